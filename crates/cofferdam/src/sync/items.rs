@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -16,6 +16,8 @@ use crate::text::printable_bytes_line;
 
 /// More files do not go into one sandbox.
 const MOST: usize = 200_000;
+/// Of one theme with a directory of its own.
+const MOST_OF_THEME: usize = 2_000;
 /// What no file takes the place of, whoever asks: the guest's own, and what the kernel shows.
 const RESERVED: [&str; 11] = [
     "proc",
@@ -169,14 +171,25 @@ impl Wanted {
         let Ok(tree) = Tree::open(&directory) else {
             return;
         };
+        let to = Path::new(HOME).join(THEMES);
         let pattern = pattern::parted("*.zsh-theme");
         for path in pattern.matching(&directory).unwrap_or_default() {
-            self.looked_at(
-                &tree,
-                &path,
-                Path::new(HOME).join(THEMES).join(&path),
-                0o644,
-            );
+            self.looked_at(&tree, &path, to.join(&path), 0o644);
+        }
+        // One in a directory of its own reads what lies beside it.
+        let (path, name) = (
+            PathBuf::from(format!("{name}.zsh-theme")),
+            PathBuf::from(name),
+        );
+        let is_below = |part| matches!(part, Component::Normal(_));
+        let Some(beside) = name
+            .parent()
+            .filter(|beside| !beside.as_os_str().is_empty())
+        else {
+            return;
+        };
+        if name.components().all(is_below) && directory.join(&path).exists() {
+            self.below(&tree, beside.to_owned(), &to, |_| 0o644, MOST_OF_THEME);
         }
     }
 
@@ -190,12 +203,27 @@ impl Wanted {
                 return self.complain(shown(directory), std::io::Error::from(errno).to_string());
             }
         };
-        let mut waiting = vec![PathBuf::new()];
+        let is_program = |path: &Path| path.starts_with("bin");
+        let mode = |path: &Path| if is_program(path) { 0o755 } else { 0o644 };
+        self.below(&tree, PathBuf::new(), Path::new(HOME), mode, MOST);
+    }
+
+    /// All files that lie below `begin` in a tree, and no more than `most`.
+    fn below(
+        &mut self,
+        tree: &Arc<Tree>,
+        begin: PathBuf,
+        to: &Path,
+        mode: impl Fn(&Path) -> u32,
+        most: usize,
+    ) {
+        let (mut waiting, mut count) = (vec![begin], 0);
         while let Some(below) = waiting.pop() {
-            let entries = match std::fs::read_dir(directory.join(&below)) {
+            let directory = tree.path.join(&below);
+            let entries = match std::fs::read_dir(&directory) {
                 Ok(entries) => entries,
                 Err(error) => {
-                    self.complain(shown(&directory.join(&below)), error.to_string());
+                    self.complain(shown(&directory), error.to_string());
                     continue;
                 }
             };
@@ -203,7 +231,7 @@ impl Wanted {
                 let entry = match entry {
                     Ok(entry) => entry,
                     Err(error) => {
-                        self.complain(shown(&directory.join(&below)), error.to_string());
+                        self.complain(shown(&directory), error.to_string());
                         break;
                     }
                 };
@@ -212,13 +240,12 @@ impl Wanted {
                     waiting.push(path);
                     continue;
                 }
-                let mode = if path.starts_with("bin") {
-                    0o755
-                } else {
-                    0o644
-                };
-                let to = Path::new(HOME).join(&path);
-                if !self.looked_at(&tree, &path, to, mode) {
+                count += 1;
+                if count > most {
+                    let reason = format!("more than {most} files do not come along");
+                    return self.complain(shown(&directory), reason);
+                }
+                if !self.looked_at(tree, &path, to.join(&path), mode(&path)) {
                     return;
                 }
             }
