@@ -115,6 +115,10 @@ impl Syncing<'_> {
         let commands: Vec<&SyncHook> = config.on_sync.iter().map(|one| &one.value).collect();
         let digest = manifest::digest(&is, &commands, &rules);
         if mode == SyncMode::IfChanged && self.is_done(&digest) {
+            // Or what was young at the last sync would be read whole at each look.
+            if let Some(bytes) = known.refreshed(&is).and_then(|known| known.write().ok()) {
+                fsx::write_private(&self.state.join(MANIFEST), &bytes)?;
+            }
             return Ok(Synced {
                 skipped: true,
                 ..Synced::default()

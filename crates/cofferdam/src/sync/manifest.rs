@@ -33,6 +33,18 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// The same, by which files that are seen now, and that are the same ones, are known again without being read; none where all are.
+    pub fn refreshed(&self, seen: &Self) -> Option<Self> {
+        let mut refreshed = self.clone();
+        for (path, entry) in &mut refreshed.entries {
+            let seen = seen.entries.get(path).filter(|seen| seen.sum == entry.sum);
+            if let Some(stamp) = seen.and_then(|seen| seen.stamp) {
+                entry.stamp = Some(stamp);
+            }
+        }
+        (refreshed != *self).then_some(refreshed)
+    }
+
     /// What is at `path` is not what was to be there: at most what it was by `known`. One that was there is remembered, as long as
     /// nothing has taken its place.
     pub(super) fn not_brought(&mut self, path: &Path, known: &Self) {
@@ -266,6 +278,25 @@ mod tests {
         ];
         let different: std::collections::BTreeSet<_> = all.iter().collect();
         assert_eq!(different.len(), all.len());
+        // What was too young to be known again is known by now; what is another one is not.
+        let mut old = one("a", 0o644, 1);
+        let stamp = Stamp {
+            device: 1,
+            inode: 2,
+            size: 3,
+            modified: (4, 5),
+            changed: (6, 7),
+        };
+        old.entries.get_mut(Path::new("a")).unwrap().stamp = Some(stamp);
+        let known = stamped.refreshed(&old).unwrap();
+        let entry = &known.entries[Path::new("a")];
+        assert_eq!(
+            (entry.stamp, entry.inside),
+            (Some(stamp), Some((1, 2, 3, 4)))
+        );
+        assert_eq!(known.refreshed(&old), None);
+        assert_eq!(known.refreshed(&stamped), None);
+        assert_eq!(one("a", 0o644, 2).refreshed(&old), None);
         let read = Manifest::read(&stamped.write().unwrap()).unwrap();
         assert_eq!(read, stamped);
         assert_eq!(Manifest::read(b"another version"), None);
