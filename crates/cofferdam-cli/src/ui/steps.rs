@@ -42,6 +42,8 @@ pub(crate) struct Line {
 
 /// Longest line of an agent that is shown, in columns. The run log has it whole.
 const WIDEST: usize = 2000;
+/// So many lines of a hook's output at its beginning, and as many at its end.
+const SHOWN: usize = 100;
 
 /// Milliseconds after which somebody wonders what is going on.
 const LONG: u64 = 2_000;
@@ -132,7 +134,7 @@ impl Narrator {
                 let mut lines = Vec::new();
                 // A hook that failed is worth its output whatever was asked for.
                 let least = if exit.success() { Verbose } else { Quiet };
-                lines.extend(text_lines(Kind::Detail, output));
+                lines.extend(ends(text_lines(Kind::Detail, output)));
                 lines.push(Line {
                     kind: Kind::Detail,
                     text: format!("hook {point}: {exit}"),
@@ -335,6 +337,19 @@ fn agent(item: &AgentEvent) -> (Verbosity, Vec<Line>) {
 }
 
 /// The lines of an agent's text, each safe and bounded; an empty text has none.
+/// The first lines and the last ones, where there are very many.
+fn ends(mut lines: Vec<Line>) -> Vec<Line> {
+    let left_out = lines.len().saturating_sub(2 * SHOWN);
+    if left_out > 1 {
+        let note = Line {
+            kind: Kind::Detail,
+            text: format!("… {left_out} lines are left out …"),
+        };
+        lines.splice(SHOWN..SHOWN + left_out, [note]);
+    }
+    lines
+}
+
 fn text_lines(kind: Kind, text: &str) -> Vec<Line> {
     let text = text.strip_suffix('\n').unwrap_or(text);
     if text.is_empty() {

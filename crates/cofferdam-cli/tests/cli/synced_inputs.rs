@@ -263,7 +263,20 @@ fn a_command_that_prints_very_much() {
         .cofferdam(&["create", "box", "--network", "none"])
         .expect_code(1);
     assert!(failed.stderr.contains("talking"), "{failed}");
-    assert!(failed.stderr.len() < 100_000 && failed.stdout.len() < 100_000);
+    let shown = |failed: &Done| {
+        let (error, output) = (&failed.stderr, &failed.stdout);
+        let size = (error.len(), output.len());
+        assert!(size.0 < 100_000 && size.1 < 100_000, "{size:?}");
+        for part in ["talking", "begins", "ends", "left out"] {
+            assert!(error.contains(part), "{part}: {failed}");
+        }
+    };
+    shown(&failed);
+    // The same without an end of a line.
+    user.says(&format!(
+        "on_sync:\n  - {{cmd: 'printf begins; yes | tr -d \"\\n\" | head -c {much}; printf ends; exit 3', name: talking}}\n"
+    ));
+    shown(&user.cofferdam(&["sync", "box"]).expect_code(1));
     user.ends();
 }
 

@@ -232,20 +232,53 @@ impl Telling<'_> {
     }
 }
 
+/// The longest line of it in characters.
+const LONGEST: usize = 1000;
+
 /// The first lines and the last ones of what a hook that failed has printed.
 fn around(output: &str) -> String {
-    let lines: Vec<&str> = output.lines().collect();
+    let lines: Vec<String> = output.lines().map(ends).collect();
     if lines.len() <= FIRST + LAST + 1 {
         return lines.join("\n");
     }
     let (first, last) = (&lines[..FIRST], &lines[lines.len() - LAST..]);
     let between = format!("… {} lines are left out …", lines.len() - FIRST - LAST);
-    [first, &[&between], last].concat().join("\n")
+    [first, &[between], last].concat().join("\n")
+}
+
+/// The beginning and the end of one line.
+fn ends(line: &str) -> String {
+    let count = line.chars().count();
+    if count <= LONGEST {
+        return line.to_owned();
+    }
+    let half = LONGEST / 2;
+    let first: String = line.chars().take(half).collect();
+    let last: String = line.chars().skip(count - half).collect();
+    format!(
+        "{first} … {} characters are left out … {last}",
+        count - 2 * half
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_has_the_beginning_and_the_end_of_a_long_line() {
+        let longest = "x".repeat(LONGEST);
+        assert_eq!(around(&longest), longest);
+        let shown = around(&format!("begins{longest}ends"));
+        assert!(
+            shown.starts_with("begins") && shown.ends_with("ends"),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("x … 10 characters are left out … x"),
+            "{shown}"
+        );
+    }
 
     #[test]
     fn an_error_has_the_first_lines_and_the_last() {
