@@ -5,7 +5,8 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Args};
-use cofferdam::config::{self, approvals};
+use cofferdam::config;
+use cofferdam::config::approvals::{self, ApprovalError, Revoked};
 use cofferdam::text::printable_line;
 use cofferdam::wall::allowed::Scope;
 
@@ -48,17 +49,23 @@ pub(crate) async fn run(
     let home = &environment.home;
     if arguments.revoke {
         let change = begin(environment, interrupt).await?;
-        let was = approvals::revoke(home, &top).map_err(failed)?;
-        output::note(if was {
-            "revoked: nothing of this repository's configuration is approved any more\n"
-        } else {
-            "nothing was approved for this repository\n"
+        let revoked = approvals::revoke(home, &top).map_err(|error| unapproved(&error))?;
+        output::note(&match revoked {
+            Revoked::Lines => {
+                "revoked: nothing of this repository's configuration is approved any more\n"
+                    .to_owned()
+            }
+            Revoked::Nothing => "nothing was approved for this repository\n".to_owned(),
+            Revoked::Unreadable { kept } => format!(
+                "nothing is approved for any repository any more: what could not be read is now {}\n",
+                printable_line(&kept.to_string_lossy())
+            ),
         });
         return in_force(change.apply(&Scope::Repository(top)), environment).await;
     }
-    let before = approvals::of(home, &top).map_err(failed)?;
-    let file = config::load_repository(top.as_path()).map_err(failed)?;
-    let own = config::load(home).map_err(failed)?;
+    let before = approvals::of(home, &top).map_err(|error| unapproved(&error))?;
+    let file = config::load_repository(top.as_path()).map_err(|error| failed(&error))?;
+    let own = config::load(home).map_err(|error| failed(&error))?;
     // Everything that it asks for, approved or not.
     let files = |command: &str| config::named_files(top.as_path(), command);
     let asked = config::sift(file, &own, &BTreeSet::new(), &files).waiting;
@@ -105,7 +112,7 @@ pub(crate) async fn run(
     }
     let change = begin(environment, interrupt).await?;
     let count = lines.len();
-    approvals::approve(home, &top, lines).map_err(failed)?;
+    approvals::approve(home, &top, lines).map_err(|error| unapproved(&error))?;
     output::note(&format!(
         "approved: {}; running sandboxes get files and variables with `cofferdam sync`\n",
         crate::ui::human::plural(count, "line")
@@ -142,7 +149,23 @@ fn differences(before: &BTreeSet<String>, now: &BTreeSet<String>, colour: bool) 
     text
 }
 
-fn failed(error: impl std::fmt::Display) -> CliError {
+fn unapproved(error: &ApprovalError) -> CliError {
+    let hint = match error {
+        ApprovalError::File(_) => {
+            "mend the file or its rights, and try again: nothing is approved until then"
+        }
+        ApprovalError::Busy => "try again once the other command has ended",
+        ApprovalError::Content { .. } => {
+            "`cofferdam approve --revoke` puts it aside, and nothing is approved for any repository then"
+        }
+    };
+    CliError::Failed {
+        message: error.to_string(),
+        hint: hint.to_owned(),
+    }
+}
+
+fn failed(error: &config::ConfigError) -> CliError {
     CliError::Failed {
         message: error.to_string(),
         hint: "see `cofferdam config check`".to_owned(),

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use cofferdam::config::{self, Effective, Merged, Source, Valued, Variable};
+use cofferdam::config::{self, Effective, Merged, Problem, Source, Valued, Variable};
 use cofferdam::git::RepositoryError;
 use cofferdam::session::manage::ManageError;
 use cofferdam::text::printable_line;
@@ -51,13 +51,18 @@ pub(crate) async fn run(
         .map(|problem| printable_line(&problem.to_string()))
         .collect();
     if let Some(Command::Check) = arguments.command {
-        if let Some(first) = wrong.first() {
+        if let Some(first) = found.problems.first() {
             return Err(CliError::Failed {
                 message: wrong.join("\n"),
-                hint: format!(
-                    "mend it at that place, as in docs/configuration.md; nothing of the file counts until then ({})",
-                    first.split(':').next().unwrap_or_default()
-                ),
+                hint: match first {
+                    Problem::Config(error) => format!(
+                        "mend it at that place, as in docs/configuration.md; nothing of the file counts until then ({})",
+                        printable_line(&error.path().to_string_lossy())
+                    ),
+                    Problem::Approvals(_) => {
+                        "nothing is approved until then: see `cofferdam approve --list`".to_owned()
+                    }
+                },
             });
         }
         if let Some(agent) = &Defaults::read(environment)?.agent {

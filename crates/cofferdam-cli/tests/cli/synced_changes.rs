@@ -205,3 +205,51 @@ fn what_nobody_says_any_more_is_in_no_shell() {
     assert_eq!(shell(), "none none\n");
     user.ends();
 }
+
+/// What was approved and cannot be read has a way out, and each hint is a command that does what it says.
+#[test]
+fn approvals_that_cannot_be_read_are_put_aside() {
+    let user = User::new("");
+    let config = "env: {PATH_LIKE: theirs}\n";
+    user.write(".cofferdam/config.yaml", config);
+    let trust = || {
+        let asked = user.cofferdam(&["approve"]).expect_code(1);
+        let digest = asked.stderr.split("--trust ").nth(1).unwrap();
+        let digest = digest.split('`').next().unwrap().to_owned();
+        user.cofferdam(&["approve", "--trust", &digest])
+            .expect_code(0);
+    };
+    trust();
+    user.puts(".cofferdam/approvals.json", "{ broken");
+    let check = user.cofferdam(&["config", "check"]).expect_code(1);
+    assert!(
+        check.stderr.contains("see `cofferdam approve --list`"),
+        "{check}"
+    );
+    let listed = user.cofferdam(&["approve", "--list"]).expect_code(1);
+    assert!(
+        listed
+            .stderr
+            .contains("hint: `cofferdam approve --revoke` puts it aside"),
+        "{listed}"
+    );
+    let revoked = user.cofferdam(&["approve", "--revoke"]).expect_code(0);
+    let kept = user.home().join(".cofferdam/approvals.unread");
+    assert!(revoked.stderr.contains(kept.to_str().unwrap()), "{revoked}");
+    assert_eq!(fs::read(&kept).unwrap(), b"{ broken");
+    trust();
+    user.cofferdam(&["approve", "--revoke"]).expect_code(0);
+    assert!(
+        user.cofferdam(&["config", "check"])
+            .stderr
+            .contains("1 lines wait")
+    );
+    // The file of the user's own is named to its end.
+    let odd = user.puts("a: b/config.yaml", "env: [\n");
+    let mut command = user.command(&["config", "check"]);
+    command.env("COFFERDAM_HOME", odd.parent().unwrap());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let check = finish(command.spawn().unwrap()).expect_code(1);
+    let named = format!("until then ({})", odd.display());
+    assert!(check.stderr.contains(&named), "{check}");
+}

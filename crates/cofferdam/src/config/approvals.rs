@@ -1,6 +1,8 @@
 //! What of repositories' files their user has approved: `approvals.json` in Cofferdam's home.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -22,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub enum ApprovalError {
     #[error(transparent)]
     File(#[from] FileError),
-    #[error("another command is changing what is approved: try again")]
+    #[error("another command is changing what is approved")]
     Busy,
     #[error("{path} is not what cofferdam writes there: {reason}")]
     Content { path: String, reason: String },
@@ -93,41 +95,65 @@ pub fn approve(
     repository: &RepoPath,
     lines: BTreeSet<String>,
 ) -> Result<(), ApprovalError> {
-    change(home, |all| {
+    let _held = hold(home)?;
+    let mut all = all(home)?;
+    let approval = {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let approval = Approval {
+        Approval {
             sha256: digest(lines.iter().map(String::as_str)),
             lines,
             at: since.map_or(0, |since| since.as_secs()),
-        };
-        all.insert(key(repository), approval);
-    })
+        }
+    };
+    all.insert(key(repository), approval);
+    write(home, all)
 }
 
-/// Nothing of it is approved any more; whether anything was.
-pub fn revoke(home: &Home, repository: &RepoPath) -> Result<bool, ApprovalError> {
-    let mut was = false;
-    change(home, |all| was = all.remove(&key(repository)).is_some())?;
-    Ok(was)
+/// What there was to revoke.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Revoked {
+    Lines,
+    Nothing,
+    /// The file could not be used, so nothing was in force for any repository. It has this name now.
+    Unreadable {
+        kept: PathBuf,
+    },
+}
+
+/// Nothing of it is approved any more.
+pub fn revoke(home: &Home, repository: &RepoPath) -> Result<Revoked, ApprovalError> {
+    let _held = hold(home)?;
+    match all(home) {
+        Ok(mut all) => Ok(if all.remove(&key(repository)).is_some() {
+            write(home, all)?;
+            Revoked::Lines
+        } else {
+            Revoked::Nothing
+        }),
+        Err(ApprovalError::Content { .. }) => {
+            let (path, kept) = (home.approvals(), home.approvals().with_extension("unread"));
+            fs::rename(&path, &kept).map_err(|error| FileError::new("put aside", &path, error))?;
+            Ok(Revoked::Unreadable { kept })
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn key(repository: &RepoPath) -> String {
     repository.as_path().to_string_lossy().into_owned()
 }
 
-fn change(
-    home: &Home,
-    change: impl FnOnce(&mut BTreeMap<String, Approval>),
-) -> Result<(), ApprovalError> {
+fn hold(home: &Home) -> Result<lock::Held, ApprovalError> {
     fsx::private_dir(home.path())?;
     let path = home.approvals().with_extension("lock");
     let lock = lock::open(&path)?;
     if !lock::hold_within(&lock, &path, PATIENCE)? {
         return Err(ApprovalError::Busy);
     }
-    let _held = lock::Held::new(lock);
-    let mut repositories = all(home)?;
-    change(&mut repositories);
+    Ok(lock::Held::new(lock))
+}
+
+fn write(home: &Home, repositories: BTreeMap<String, Approval>) -> Result<(), ApprovalError> {
     let file = File {
         version: VERSION,
         repositories,
