@@ -610,3 +610,18 @@ fn what_commands_leave_open_is_a_choice_each() {
     );
     assert_eq!(both.len(), all.len() - 2);
 }
+
+/// What the manual shows can be written so.
+#[test]
+fn the_example_of_the_manual_is_read() {
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let manual = fs::read_to_string(manual).unwrap();
+    let example = manual.split("```yaml\n").nth(1).unwrap();
+    let example = example.split("```").next().unwrap();
+    let config = parse(Path::new("c"), example.as_bytes(), Origin::Global).unwrap();
+    assert_eq!((config.sync.len(), config.env.len()), (2, 3));
+    assert_eq!((config.on_sync.len(), config.checks.len()), (1, 1));
+    assert_eq!((config.hide.len(), config.protect.len()), (1, 1));
+    assert_eq!(config.allow.map(|rules| rules.len()), Some(3));
+    assert!(config.settings.len() > 8 && config.setup.is_some());
+}
