@@ -177,3 +177,35 @@ fn a_value_of_a_run_is_in_none_of_its_logs() {
         assert_eq!(written(&place), [""; 0].map(PathBuf::from));
     }
 }
+
+#[test]
+fn a_value_of_the_configuration_is_on_no_command_line_and_in_no_log() {
+    for place in Place::all("configured") {
+        let own = place.environment().home().join(".cofferdam");
+        cofferdam::fsx::private_dir(&own).unwrap();
+        let config = b"env: {OF_CONFIG: $OF_THE_CALLER}\n";
+        cofferdam::fsx::write_private(&own.join("config.yaml"), config).unwrap();
+        let made = place.cofferdam("create", &["one"]).expect_code(0);
+        // The control: it is there, in a program and in the file for shells.
+        let script =
+            "test \"$OF_CONFIG\" = \"$1\" && grep -q \"$1\" ~/.cofferdam-env && echo there";
+        let words = ["one", "--", "sh", "-c", script, "sh", &place.secret];
+        let done = place.cofferdam("exec", &words);
+        assert!(done.stdout.contains("there"), "{done}");
+        let told = place.told() + &made.to_string();
+        assert!(!told.contains(&place.secret), "{told}");
+        assert_eq!(place.processes(), [""; 0], "processes that show it");
+        place
+            .cofferdam("delete", &["--force", "one"])
+            .expect_code(0);
+        let script =
+            "test -n \"$OF_CONFIG\" && echo there; echo x >file; git add file; git commit -qm work";
+        let words = ["--name", "one", "--", "sh", "-c", script];
+        let done = place.cofferdam("run", &words).expect_code(0).to_string();
+        assert!(
+            done.contains("there") && !done.contains(&place.secret),
+            "{done}"
+        );
+        assert_eq!(written(&place), [""; 0].map(PathBuf::from));
+    }
+}
