@@ -1,6 +1,8 @@
 //! `config.yaml` and `home/`: what they say is in the sandbox, and what cannot be is named.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use crate::environment::{Done, TestEnvironment, finish};
 use crate::lives::{Lives, OnTerminal};
@@ -71,6 +73,7 @@ impl User {
 #[test]
 fn files_of_home_are_in_the_agents_home() {
     let user = User::new("");
+    user.write(".cofferdam/home/.theirs", "of the repository\n");
     for (path, text) in [
         (".gitconfig", "[alias]\n"),
         (".vimrc", "set nu\n"),
@@ -82,12 +85,19 @@ fn files_of_home_are_in_the_agents_home() {
         user.puts(&format!(".cofferdam/home/{path}"), text);
     }
     let files = user.home().join(".cofferdam/home");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(files.join(".vimrc"), executable).unwrap();
     std::os::unix::fs::symlink(".vimrc", files.join("to-vimrc")).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", files.join("out")).unwrap();
     let made = user.make();
     assert_eq!(
-        user.inside("cd; stat -c '%a %U' .gitconfig .vimrc bin/my-script bin/deep/tool .config/nvim/init.vim 'two words\nand a line'"),
-        "644 agent\n644 agent\n755 agent\n755 agent\n644 agent\n644 agent\n"
+        user.inside("cd; stat -c '%a %U:%G' .gitconfig .vimrc bin/my-script bin/deep/tool .config/nvim/init.vim 'two words\nand a line'"),
+        "644 agent:agent\n644 agent:agent\n755 agent:agent\n755 agent:agent\n644 agent:agent\n644 agent:agent\n"
+    );
+    // So are the directories that they are in.
+    assert_eq!(
+        user.inside("cd; stat -c %U:%G bin/deep .config .config/nvim; test -e .theirs || echo not the repositorys"),
+        "agent:agent\nagent:agent\nagent:agent\nnot the repositorys\n"
     );
     assert_eq!(
         user.inside("cat ~/to-vimrc; ls ~/out 2>/dev/null; true"),
@@ -290,14 +300,18 @@ fn init_writes_the_built_in_list_once() {
     let own = environment
         .cofferdam(&["net", "rules", "--json"])
         .expect_code(0);
-    let only = |done: &Done| -> Vec<String> {
+    let only = |done: &Done, origin: &str| -> Vec<String> {
         let all: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
         let all = all["rules"].as_array().unwrap();
-        all.iter()
-            .map(|one| one["rule"].as_str().unwrap().to_owned())
-            .collect()
+        let text = |one: &serde_json::Value| {
+            assert_eq!(one["origin"], origin, "{done}");
+            one["rule"].as_str().unwrap().to_owned()
+        };
+        all.iter().map(text).collect()
     };
-    assert_eq!(only(&rules), only(&own));
+    let loaded = only(&own, "global");
+    assert_eq!(only(&rules, "defaults"), loaded);
+    assert!(loaded.len() > 30, "{own}");
     let mine = format!("{written}# mine\n");
     cofferdam::fsx::write_private(&home.join("config.yaml"), mine.as_bytes()).unwrap();
     let again = environment.cofferdam(&["init"]).expect_code(0);
@@ -395,6 +409,21 @@ fn the_theme_of_the_users_zsh_comes_along() {
     assert_eq!(
         user.inside("cd ~/.oh-my-zsh/custom/themes; ls; cat mine.zsh-theme"),
         "mine.zsh-theme\nPROMPT=mine\n"
+    );
+    // One with a directory of its own has what lies there; nothing above the themes is one.
+    user.puts(".oh-my-zsh/custom/themes/power/power.zsh-theme", "p");
+    user.puts(".oh-my-zsh/custom/themes/power/internal/part.zsh", "i");
+    user.puts(".oh-my-zsh/custom/themes/other/other.zsh-theme", "o");
+    user.puts(".oh-my-zsh/custom/secret/secret.zsh-theme", "s");
+    for name in ["power/power", "../secret/secret"] {
+        user.puts(".zshrc", &format!("ZSH_THEME={name}\n"));
+        user.cofferdam(&["sync", "box"]).expect_code(0);
+        let told = format!("ZSH_THEME=\"{name}\"\n");
+        assert_eq!(user.inside("cat ~/.cofferdam-zsh-theme"), told);
+    }
+    assert_eq!(
+        user.inside("cd ~/.oh-my-zsh; find . -type f | sort"),
+        "./custom/themes/mine.zsh-theme\n./custom/themes/power/internal/part.zsh\n./custom/themes/power/power.zsh-theme\n"
     );
     user.ends();
 }
@@ -550,6 +579,24 @@ fn a_repositorys_choice_waits_for_its_user() {
 fn a_sandbox_that_an_agent_comes_into_has_what_changed() {
     let user = User::new("on_sync: [{cmd: echo synced >> ~/log}]\n");
     user.make();
+    // What was brought just after it was written is known again once it has been looked at later.
+    user.puts(".cofferdam/home/young", "young");
+    user.cofferdam(&["sync", "box"]).expect_code(0);
+    user.inside("echo synced > ~/log");
+    let id = user.listed("box").unwrap()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let manifest = user
+        .home()
+        .join(".cofferdam/state")
+        .join(id)
+        .join("sync.manifest");
+    let (young, begun) = (std::fs::read(&manifest).unwrap(), Instant::now());
+    while std::fs::read(&manifest).unwrap() == young {
+        assert!(begun.elapsed() < Duration::from_secs(120), "it stays young");
+        user.run(&["--in", "box"], "true").expect_code(0);
+    }
     user.run(&["--in", "box"], "cp ~/log seen").expect_code(0);
     assert_eq!(user.inside("cat ~/log"), "synced\n", "nothing had changed");
     user.puts(".cofferdam/home/new", "new");
