@@ -71,6 +71,7 @@ pub(crate) async fn run(
         let waits = found.waiting.len();
         output::note(&match waits {
             0 => "good\n".to_owned(),
+            1 => "good; 1 line waits for `cofferdam approve`\n".to_owned(),
             _ => format!("good; {waits} lines wait for `cofferdam approve`\n"),
         });
         return Ok(ExitCode::SUCCESS);

@@ -242,7 +242,7 @@ fn approvals_that_cannot_be_read_are_put_aside() {
     assert!(
         user.cofferdam(&["config", "check"])
             .stderr
-            .contains("1 lines wait")
+            .contains("1 line waits")
     );
     // The file of the user's own is named to its end.
     let odd = user.puts("a: b/config.yaml", "env: [\n");
