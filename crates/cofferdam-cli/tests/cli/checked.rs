@@ -22,6 +22,7 @@ fn no_check_is_left(user: &User) {
     assert!(!user.references().contains("check-"));
 }
 
+// covers: S3-63, S3-92
 #[test]
 fn protected_paths_are_not_changed_whichever_file_says_so() {
     let user = User::new("protect: [ci, .cofferdam]\n");

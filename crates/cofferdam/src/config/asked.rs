@@ -86,17 +86,31 @@ pub fn sift(
         };
         own.env.get(name).is_some_and(|own| own.value == one.value) || stays(text, one.line)
     });
-    file.checks.retain(|one| {
-        let check = &one.value;
-        let mut text = format!("{CHECKS}{}", shown(&check.command));
-        if let Some(name) = &check.name {
+    let command = |key: &str, command: &str, name: Option<&String>| {
+        let mut text = format!("{key}{}", shown(command));
+        if let Some(name) = name {
             text.push_str(&format!(", called {}", shown(name)));
         }
-        for (path, what) in files(&check.command) {
+        for (path, what) in files(command) {
             text.push_str(&format!(", {} with SHA-256 {what}", shown(&path)));
         }
+        text
+    };
+    // What runs inside as the agent could as well be run by the agent.
+    file.on_sync.retain(|one| {
+        let hook = &one.value;
+        !hook.root || own.on_sync.iter().any(|own| own.value == *hook) || {
+            let text = command("on_sync as root: ", &hook.command, hook.name.as_ref());
+            stays(text, one.line)
+        }
+    });
+    file.checks.retain(|one| {
+        let check = &one.value;
         let mut own = own.checks.iter();
-        own.any(|own| own.value == *check) || stays(text, one.line)
+        own.any(|own| own.value == *check) || {
+            let text = command(CHECKS, &check.command, check.name.as_ref());
+            stays(text, one.line)
+        }
     });
     file.settings.retain(|one| {
         let text = format!("{}: {}", one.value.key(), shown(&one.value.to_string()));
@@ -203,6 +217,10 @@ mod tests {
             (
                 "gate: {checks: [{cmd: sh ci.sh, name: all good}]}\n",
                 "gate.checks: \"sh ci.sh\", called \"all good\", \"ci.sh\" with SHA-256 0a",
+            ),
+            (
+                "on_sync: [{cmd: make}, {cmd: sh fix.sh, name: fix, root: true}]\n",
+                "on_sync as root: \"sh fix.sh\", called \"fix\", \"fix.sh\" with SHA-256 0a",
             ),
             ("sandbox: docker\n", "sandbox: \"docker\""),
             ("image: a.test/x\n", "image: \"a.test/x\""),
