@@ -27,8 +27,9 @@ pub(super) struct Entry {
 
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Gate"))]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Gate {
+pub(super) struct GateEntry {
     /// Commands that must succeed in a new sandbox of the commits' files, without network and variables, before a branch moves.
     #[serde(deserialize_with = "present")]
     #[cfg_attr(test, schemars(with = "Vec<CheckEntry>"))]

@@ -35,8 +35,8 @@ use content::Misplaced;
 
 pub use asked::{Asked, Sifted, sift};
 pub use content::{
-    Check, Config, ContentError, Destination, Located, LocatedRule, MAX_CHECKS, MAX_RULES,
-    OF_REPOSITORY, Owner, Position, SyncHook, SyncRule, Variable,
+    Check, Config, ContentError, Destination, Located, LocatedRule, MAX_RULES, OF_REPOSITORY,
+    Owner, Position, SyncHook, SyncRule, Variable,
 };
 
 pub(crate) use harmless::may_be_the_repositorys;

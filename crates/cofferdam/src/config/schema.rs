@@ -48,8 +48,8 @@ pub(super) struct File {
     setup: Option<Spanned<Option<String>>>,
     /// What commits must pass.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "hooks::Gate"))]
-    gate: Option<Spanned<Option<hooks::Gate>>>,
+    #[cfg_attr(test, schemars(with = "hooks::GateEntry"))]
+    gate: Option<Spanned<Option<hooks::GateEntry>>>,
     /// Where sandboxes are made; `native` unless given.
     #[serde(deserialize_with = "present")]
     #[cfg_attr(test, schemars(with = "super::setting::ProviderKind"))]

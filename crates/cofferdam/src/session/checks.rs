@@ -22,7 +22,7 @@ use super::options::{Caller, SessionOptions};
 use super::passed::Passed;
 use super::plan::{self, Plan, PlanError};
 use super::prepare::{self, Making};
-use crate::config::{Check, MAX_CHECKS, Merged, Setting, words};
+use crate::config::{Check, Merged, Setting, words};
 use crate::fsx::Context;
 use crate::git::land::{CHECKS_CANCELLED, UNCHECKED};
 use crate::git::{Oid, Repository, UserRules};
@@ -291,10 +291,6 @@ impl Judge for Checks {
             Failed::Cancelled => CHECKS_CANCELLED.to_owned(),
             error => format!("{error}; {UNCHECKED}"),
         })
-    }
-
-    fn limit(&self) -> Duration {
-        LIMIT * u32::try_from(MAX_CHECKS).unwrap_or(u32::MAX)
     }
 }
 

@@ -14,6 +14,7 @@ use super::emitter::Emitter;
 use super::error::{RunError, RunErrorKind};
 use super::event::{Event, Notice};
 use super::iterate::{self, Work};
+use super::judge::Judging;
 use super::manage::made_branch;
 use super::network;
 use super::options::RunOptions;
@@ -249,6 +250,7 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
         let _ = tokio::time::timeout(options.session.timeouts.close, ready.sandbox().close()).await;
     }
     let checks = Checks::like(&options.caller, &options.session, &plan.checks);
+    let judging = Judging::by(&checks);
     let collector = Collector {
         reaches: match worked {
             Ok(()) => Reaches::Target,
@@ -261,7 +263,7 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
         events,
         limit: options.session.timeouts.collect,
         cancel: &options.caller.abandon,
-        judge: Some(&checks),
+        judge: Some(&judging),
     };
     let has_git = options.session.sandbox.abilities().has(Ability::Git);
     let source = match &isolated {

@@ -174,7 +174,7 @@ both! {
 
 both! {
     /// A signal takes a program out of its wait: with SA_RESTART it asks again, and is told what became of it. In the kernel a signal
-    /// and an answer may meet so that the answer counts as given and is not heard: of 1,000 that has happened to one.
+    /// and an answer may meet so that the answer counts as given and is not heard: of 1,000 that has happened to one, on a busy machine to some.
     async fn a_rename_is_not_lost_among_signals() {
         let (_layers, sandbox) = fresh(1000).await;
         let told = perl(&*sandbox, r#"
@@ -185,9 +185,12 @@ both! {
             my @done = map { (mv("many", "lots"), mv("lots", "many")) } 1..3;
             my $lost = grep { mv("dir", "own") || mv("own", "dir") } 1..500;
             my $twice = grep { mkdir "ta"; mv("ta", "tb"); my $again = mv("ta", "tb"); rmdir "tb"; $again != 2 } 1..300;
-            kill "KILL", $child; waitpid $child, 0; say @done, $lost > 3, $twice > 3, $heard > 0;
+            kill "KILL", $child; waitpid $child, 0; say @done, $heard > 0, $lost, $twice;
         "#).await;
-        assert_eq!(told, "0 0 0 0 0 0   1\n");
+        let told: Vec<u32> = told.split_whitespace().map(|number| number.parse().unwrap()).collect();
+        assert_eq!(told[..7], [0, 0, 0, 0, 0, 0, 1], "{told:?}");
+        // Of 1,000 and of 300. Without asking again it is hundreds.
+        assert!(told[7] <= 25 && told[8] <= 25, "{told:?}");
         assert_eq!(ok(&*sandbox, "find /workspace/r/many -type f | wc -l").await, "1000\n");
         sandbox.close().await.unwrap();
     }

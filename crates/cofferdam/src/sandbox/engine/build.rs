@@ -181,7 +181,8 @@ impl Engine {
             Err(BuildError::Cancelled) => return Err(SandboxError::Cancelled),
             Err(BuildError::Failed(reason)) => {
                 return Err(SandboxError::Start(format!(
-                    "a build cannot be given a network: {reason}"
+                    "{} cannot give a build its network: {reason}",
+                    client.kind()
                 )));
             }
             Ok(()) => {}

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::changed::REFUSED;
 use super::packing::{Aside, Received};
@@ -17,7 +17,6 @@ use crate::git::refs::{self, Own};
 use crate::git::{Oid, recorded};
 use crate::registry::{Owned, Strategy};
 use crate::session::event::Notice;
-use crate::session::judge::Judge;
 use crate::session::layers;
 use crate::session::report::Beside;
 use crate::session::transfer::UNCOMMITTED;
@@ -55,8 +54,7 @@ impl Collector<'_> {
         home: BTreeSet<Oid>,
         collected: &mut Collected,
     ) -> Result<(), CollectError> {
-        let judge = self.judge.map_or(Duration::ZERO, Judge::limit);
-        let deadline = Instant::now() + self.limit * 3 / 4 + judge;
+        let began = Instant::now();
         let mut journey = Journey {
             owned,
             source,
@@ -93,7 +91,7 @@ impl Collector<'_> {
             if self.lives() && tip.is_commit && self.is_kept(&journey, tip).await? {
                 continue;
             }
-            if !tip.is_commit || looked == MAX_TIPS || Instant::now() > deadline {
+            if !tip.is_commit || looked == MAX_TIPS || self.took(began) > self.limit * 3 / 4 {
                 journey.left.push(tip.clone());
                 continue;
             }

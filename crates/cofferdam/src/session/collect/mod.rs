@@ -6,13 +6,13 @@ use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
 use super::emitter::Emitter;
 use super::event::Notice;
-use super::judge::Judge;
+use super::judge::Judging;
 use super::report::Beside;
 use super::shared;
 use crate::fsx::Context;
@@ -62,6 +62,9 @@ pub(super) enum Source<'a> {
     Made { tip: Oid, workshop: Workshop<'a> },
 }
 
+/// Between two looks at the clock, at least.
+const AGAIN: Duration = Duration::from_millis(10);
+
 /// How far commits go that passed the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reaches {
@@ -98,7 +101,7 @@ pub(super) struct Collector<'a> {
     pub limit: Duration,
     pub cancel: &'a CancellationToken,
     /// Asked before a merge.
-    pub judge: Option<&'a dyn Judge>,
+    pub judge: Option<&'a Judging<'a>>,
 }
 
 /// What came home.
@@ -158,13 +161,25 @@ impl Collector<'_> {
         owned: &mut Owned,
         source: Source<'_>,
     ) -> Result<Collected, CollectError> {
-        let limit = self.limit + self.judge.map_or(Duration::ZERO, Judge::limit);
-        tokio::select! {
-            () = self.cancel.cancelled() => Err(CollectError::Cancelled),
-            done = tokio::time::timeout(limit, self.bring_home(owned, &source)) => {
-                done.unwrap_or(Err(CollectError::TimedOut(self.limit)))
+        let began = Instant::now();
+        let mut work = Box::pin(self.bring_home(owned, &source));
+        loop {
+            let left = self.limit.saturating_sub(self.took(began));
+            if left.is_zero() {
+                return Err(CollectError::TimedOut(self.limit));
+            }
+            tokio::select! {
+                () = self.cancel.cancelled() => return Err(CollectError::Cancelled),
+                done = &mut work => return done,
+                () = tokio::time::sleep(left.max(AGAIN)) => {}
             }
         }
+    }
+
+    /// Without the time in which commits were judged.
+    fn took(&self, began: Instant) -> Duration {
+        let judged = self.judge.map_or(Duration::ZERO, Judging::took);
+        began.elapsed().saturating_sub(judged)
     }
 
     async fn bring_home(
