@@ -26,6 +26,8 @@ pub(crate) struct Transfer {
     request: u64,
     /// None when it was reaped.
     pid: Option<i32>,
+    /// It ends by itself with its stream, and first removes what has not taken its place.
+    ends_with_stream: bool,
     /// The error number that it ends with, 0 where it is done.
     word: LastWord,
 }
@@ -58,6 +60,7 @@ impl Transfers {
             peer,
             request,
             pid: Some(pid),
+            ends_with_stream: matches!(task, Task::Deliver),
             word,
         });
         Ok(pid)
@@ -94,7 +97,7 @@ impl Transfers {
     /// A connection is over.
     pub(crate) fn leave(&mut self, peer: u64) {
         self.0.retain(|one| {
-            if let (true, Some(pid)) = (one.peer == peer, one.pid) {
+            if let (true, false, Some(pid)) = (one.peer == peer, one.ends_with_stream, one.pid) {
                 let _ = sys::kill(pid, libc::SIGKILL);
             }
             one.peer != peer
