@@ -12,7 +12,7 @@ use super::setting::Setting;
 pub const OF_REPOSITORY: &str = ".cofferdam/config.yaml";
 
 /// The most checks of one file: each may take an hour.
-pub const MAX_CHECKS: usize = 16;
+pub(super) const MAX_CHECKS: usize = 16;
 /// The most commands after a sync, and the most paths that are hidden or protected.
 pub(super) const MAX_COMMANDS: usize = 100;
 pub(super) const MAX_PATHS: usize = 1000;
