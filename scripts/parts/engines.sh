@@ -44,9 +44,21 @@ engines_down() {
     engines=
 }
 
-# Archives of two images: a shell, which is busybox, one static program with many names; and the same with this machine's git.
+# A program of this machine's with its libraries, in the directory of an image; a link is in `bin`.
+with_program() {
+    local root=$1 name=$2 file
+    rm -f "$root/bin/$name"
+    cp -L "$(command -v "$name")" "$root/bin/$name"
+    for file in $(ldd "$(command -v "$name")" | grep -o '/[^ ]*'); do
+        mkdir -p "$root${file%/*}"
+        cp -L "$file" "$root$file"
+    done
+}
+
+# Archives of three images: a shell, which is busybox, one static program with many names; the same with this machine's git; and
+# that with its bash and zsh.
 make_images() {
-    local root=$engines/root name file
+    local root=$engines/root name
     mkdir -p "$root"/{bin,etc,tmp}
     chmod 1777 "$root/tmp"
     cp "$(command -v busybox)" "$root/bin/busybox"
@@ -54,12 +66,16 @@ make_images() {
         [[ $name == busybox ]] || ln -s busybox "$root/bin/$name"
     done
     tar -C "$root" -cf "$engines/busybox.tar" .
-    cp -L "$(command -v git)" "$root/bin/git"
-    for file in $(ldd "$(command -v git)" | grep -o '/[^ ]*'); do
-        mkdir -p "$root${file%/*}"
-        cp -L "$file" "$root$file"
-    done
+    with_program "$root" git
     tar -C "$root" -cf "$engines/git.tar" .
+    for name in bash zsh; do
+        if command -v "$name" >/dev/null; then with_program "$root" "$name"; fi
+    done
+    # What zsh loads lies where this machine has it.
+    for name in /usr/lib/*/zsh /usr/share/zsh; do
+        if [[ -d $name ]]; then mkdir -p "$root${name%/*}" && cp -a "$name" "$root$name"; fi
+    done
+    tar -C "$root" -cf "$engines/shells.tar" .
     rm -rf -- "$root"
     # What images are built on, where those are tried too: no registry of images is asked.
     if [[ -n ${COFFERDAM_TEST_ALL-} ]]; then
@@ -84,7 +100,7 @@ docker_up() {
         sleep 0.1
     done
     export DOCKER_HOST=unix://$socket
-    for name in busybox git; do
+    for name in busybox git shells; do
         docker import --change 'ENV PATH=/bin' "$engines/$name.tar" "$name:latest" >/dev/null || return 1
     done
     if [[ -s $engines/tools.tar ]]; then
@@ -120,7 +136,7 @@ END
         sleep 0.1
     done
     [[ -S $socket ]] || return 1
-    for name in busybox git; do
+    for name in busybox git shells; do
         podman import --change 'ENV PATH=/bin' "$engines/$name.tar" "docker.io/library/$name:latest" >/dev/null 2>&1 || return 1
     done
     if [[ -s $engines/tools.tar ]]; then

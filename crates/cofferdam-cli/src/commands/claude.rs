@@ -17,6 +17,7 @@ use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::output;
+use crate::ui::shell::shell_word;
 
 /// Where none is named.
 const NAME: &str = "claude";
@@ -53,6 +54,14 @@ pub(crate) async fn run(
         Some(name) => (name.to_string_lossy().into_owned(), None),
     };
     let elsewhere = elsewhere.map(|directory| environment.at(directory));
+    let other = |there: &&Environment| there.top() != environment.top();
+    if let Some(there) = elsewhere.as_ref().filter(other) {
+        // What is said from here on names commands as they are given there.
+        let place = shell_word(&there.directory);
+        output::note(&format!(
+            "in {place}: give the commands that are named here as `cofferdam -C {place} …`\n"
+        ));
+    }
     let environment = elsewhere.as_ref().unwrap_or(environment);
     ready(&name, environment).await?;
     exec.arguments = vec![PROGRAM.into()];

@@ -1,9 +1,9 @@
 //! `config.yaml` and `home/`: what they say is in the sandbox, and what cannot be is named.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::containers::{own, worlds};
 use crate::environment::{Done, TestEnvironment, finish};
 use crate::lives::{Lives, OnTerminal};
 
@@ -27,14 +27,6 @@ impl User {
 
     pub(crate) fn says(&self, config: &str) {
         self.puts(".cofferdam/config.yaml", config);
-    }
-
-    /// A file of theirs, below their home.
-    pub(crate) fn puts(&self, path: &str, text: &str) -> PathBuf {
-        let path = self.home().join(path);
-        cofferdam::fsx::private_dir(path.parent().unwrap()).unwrap();
-        cofferdam::fsx::write_private(&path, text.as_bytes()).unwrap();
-        path
     }
 
     /// One more commit of theirs, with this file.
@@ -390,6 +382,62 @@ fn a_repository_asks_and_gets_what_was_approved() {
     user.ends();
 }
 
+/// Everything but a yes is a no.
+#[test]
+fn who_approves_at_a_terminal_is_asked() {
+    let user = User::new("");
+    user.write(".cofferdam/config.yaml", "env: {A: theirs}\n");
+    let answers = |keys: &str, code: i32, said: &str| {
+        let mut terminal = user.on_a_terminal(&["approve"]);
+        terminal.expect("env: A is \"theirs\"");
+        terminal.expect("approve this? [y/N] ");
+        terminal.press(keys);
+        terminal.expect(said);
+        terminal.ends_with(code);
+    };
+    for no in ["\r", "n\r", "yess\r", "\u{4}"] {
+        answers(no, 1, "nothing was approved");
+        user.cofferdam(&["approve"]).expect_code(1);
+    }
+    answers("y\r", 0, "approved: 1 line");
+    let again = user.cofferdam(&["approve"]).expect_code(0);
+    assert!(again.stderr.contains("all of this is approved"), "{again}");
+}
+
+// covers: S1-128
+#[test]
+fn each_value_says_where_it_is_from() {
+    let user = User::new("env: {OWN: one}\nlimits:\n  memory: 1g\nhide: [secret]\n");
+    user.write(
+        ".cofferdam/config.yaml",
+        "# theirs\nenv:\n  APP_THEIRS: two\n  OWN: three\n",
+    );
+    let shown = user.cofferdam(&["config"]).expect_code(0);
+    let (own, theirs) = ("config.yaml", ".cofferdam/config.yaml");
+    for line in [
+        "firewall.allow: the built-in list: `cofferdam net rules` shows it  # built in".to_owned(),
+        format!("env.OWN: one  # {own}:1"),
+        format!("env.APP_THEIRS: two  # {theirs}:3"),
+        format!("limits.memory: 1073741824 bytes  # {own}:3"),
+        format!("hide: secret  # {own}:4"),
+        format!("# waits for `cofferdam approve`: env: OWN is \"three\"  # {theirs}:4"),
+    ] {
+        assert!(
+            shown.stdout.lines().any(|shown| shown == line),
+            "{line}: {shown}"
+        );
+    }
+    let json = user.cofferdam(&["config", "--json"]).expect_code(0);
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    let values = json["values"].as_array().unwrap();
+    let found = values.iter().find(|one| one["key"] == "env.APP_THEIRS");
+    let expected =
+        serde_json::json!({"key": "env.APP_THEIRS", "value": "two", "from": format!("{theirs}:3")});
+    assert_eq!(found, Some(&expected), "{json}");
+    let waiting = serde_json::json!([{"asked": "env: OWN is \"three\"", "line": 4}]);
+    assert_eq!(json["waiting"], waiting);
+}
+
 // covers: S1-60, S1-61, S1-115, S1-116, S1-118, S1-119
 #[test]
 fn the_theme_of_the_users_zsh_comes_along() {
@@ -462,6 +510,58 @@ fn shells_inside_have_variables_and_theme() {
     shell.press("exit\r");
     shell.ends_with(0);
     user.ends();
+}
+
+/// An image with git, bash and zsh, which know nothing of us. scripts/test makes it.
+const SHELLS: &str = "shells:latest";
+
+/// The same in containers; and a program of the user's that stands in for Claude Code there.
+// covers: S1-94, S1-117, S1-136
+#[test]
+fn shells_in_containers_have_variables_and_theme() {
+    for world in worlds() {
+        let engine = world.engine;
+        if let Err(why) = own(engine, &["image", "inspect", SHELLS]) {
+            cofferdam_lab::skip!("{engine}: {why}");
+            continue;
+        }
+        let user = &world.environment;
+        user.puts(
+            ".cofferdam/config.yaml",
+            &format!(
+                "sandbox: {engine}\nimage: {SHELLS}\nenv: {{EDITOR: vim, PATH: \"/home/agent/bin:/bin\"}}\non_sync: [{{cmd: chmod +x ~/bin/claude}}]\n"
+            ),
+        );
+        user.puts(".cofferdam/home/bin/claude", CLAUDE);
+        user.puts(".cofferdam/home/note", "there");
+        user.puts(".zshrc", "ZSH_THEME=\"mine\"\n");
+        user.puts(
+            ".oh-my-zsh/custom/themes/mine.zsh-theme",
+            "PROMPT='mine $(git_prompt_info)> '\n",
+        );
+        world
+            .cofferdam(&["create", "one", "--network", "none"])
+            .expect_code(0);
+        for shell in ["bash", "zsh"] {
+            let script = format!(
+                "env -i HOME=\"$HOME\" PATH=/bin {shell} -ic 'echo $EDITOR' 2>/dev/null </dev/null"
+            );
+            assert_eq!(world.exec(&script).stdout, "vim\n", "{engine} {shell}");
+        }
+        let on_a_terminal = |words: &[&str]| OnTerminal::start(&world.command(words), (40, 100));
+        let mut shell = on_a_terminal(&["shell", "one"]);
+        shell.expect("mine git:(cofferdam/one)> ");
+        shell.press("exit\r");
+        shell.ends_with(0);
+        let mut claude = on_a_terminal(&["claude", "one"]);
+        claude.expect("here:  vim there tty");
+        claude.press("\r");
+        claude.ends_with(5);
+        world
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
+        world.expect_clean();
+    }
 }
 
 // covers: S1-35
@@ -647,6 +747,18 @@ fn claude_opens_in_a_sandbox_that_stays() {
     claude.expect("here:  vim second tty");
     leave(claude);
     assert_eq!(user.state("claude"), "active");
+    // In another repository the commands that are named need its directory.
+    let other = TestEnvironment::with_repository();
+    let place = other.repository();
+    let place = place.to_str().unwrap();
+    let mut claude = open(&["claude", place]);
+    claude.expect(&format!(
+        "in {place}: give the commands that are named here as"
+    ));
+    claude.expect("here:  vim second tty");
+    leave(claude);
+    user.cofferdam(&["-C", place, "delete", "--force", "claude"])
+        .expect_code(0);
     let done = user.cofferdam(&["claude", "./nowhere"]).expect_code(2);
     assert!(
         done.stderr.contains("Claude Code needs a terminal here"),

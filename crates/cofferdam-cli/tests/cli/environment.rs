@@ -83,6 +83,14 @@ impl TestEnvironment {
         self.place.path().join("tmp")
     }
 
+    /// A file of theirs, below their home.
+    pub(crate) fn puts(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.home().join(path);
+        cofferdam::fsx::private_dir(path.parent().unwrap()).unwrap();
+        cofferdam::fsx::write_private(&path, text.as_bytes()).unwrap();
+        path
+    }
+
     /// Writes a file below the repository.
     #[expect(
         clippy::disallowed_methods,

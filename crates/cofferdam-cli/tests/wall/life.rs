@@ -134,7 +134,6 @@ pub(crate) fn gateway_dies(trial: &mut Trial<'_>) {
     // And for as long as that lasts, while its user can see what is wrong.
     let nonce = trial.nonce();
     let mark = trial.bench.control.mark().unwrap();
-    let start = Instant::now();
     let doctor = wall.user.cofferdam(&["doctor"]);
     let named = running
         .iter()
@@ -145,7 +144,7 @@ pub(crate) fn gateway_dies(trial: &mut Trial<'_>) {
     } else {
         SHORT_STOP
     };
-    let mut attempts = 0;
+    let (mut attempts, start) = (0, Instant::now());
     while start.elapsed() < stop {
         wall.ask(&word("203.0.113.11:80", &nonce));
         wall.ask(&Task::Udp {
