@@ -29,11 +29,13 @@ use crate::ui::{style, summary};
 mod chain;
 mod image;
 mod living;
+mod mount;
 mod names;
 mod plan;
 mod told;
 mod wall;
 
+pub(crate) use mount::mount_hint;
 pub(crate) use plan::{access_hint, env_file_hint, hint_within};
 pub(crate) use wall::hint as wall_hint;
 

@@ -54,9 +54,11 @@ async fn bench(words: Vec<String>) -> Result<()> {
                 "exec" => bench.exec(count).await,
                 "create" => bench.create(count).await,
                 "run" => bench.run(count).await,
-                "pause" => bench.pause(count, true, NetworkOptions::None).await,
-                "resume" => bench.pause(count, false, NetworkOptions::None).await,
-                "resume-walled" => bench.pause(count, false, NetworkOptions::default()).await,
+                "pause" => Box::pin(bench.pause(count, true, NetworkOptions::None)).await,
+                "resume" => Box::pin(bench.pause(count, false, NetworkOptions::None)).await,
+                "resume-walled" => {
+                    Box::pin(bench.pause(count, false, NetworkOptions::default())).await
+                }
                 "collect" => Box::pin(bench.collect(count, false)).await,
                 "collect-layer" => Box::pin(bench.collect(count, true)).await,
                 "memory" => bench.memory(count).await,

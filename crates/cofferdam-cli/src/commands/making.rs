@@ -11,18 +11,19 @@ use clap::{ArgGroup, Args, ValueEnum};
 use cofferdam::config::{Cpus, ProviderKind, is_image_name};
 use cofferdam::names::BranchName;
 use cofferdam::network::NetworkKind;
+use cofferdam::registry::ExtraMount;
 use cofferdam::sandbox::engine::{Engine, EngineOptions, Kind};
 use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{
     BindMount, BindMountProvider, BranchStrategy, Contained, CopyStrategy, Limits, PrivateCopy,
 };
-use cofferdam::session::{Hook, Hooks, NetworkOptions, SessionOptions};
+use cofferdam::session::{Hook, Hooks, NetworkOptions, SessionOptions, parse_mount};
 use cofferdam::wall::rules::{CheckError, Loaded};
 use cofferdam::wall::{self, Origin, Rule, RuleError};
 
 use super::defaults::Defaults;
 use crate::environment::Environment;
-use crate::error::CliError;
+use crate::error::{CliError, mount_hint};
 use crate::ui::human::parse_bytes;
 use crate::ui::shell::shell_word;
 
@@ -84,6 +85,15 @@ pub(super) struct Sandbox {
     /// A file or directory below the repository's top that the sandbox must not see; may be given more than once
     #[arg(long, value_name = "PATH", help_heading = "Sandbox")]
     hide: Vec<PathBuf>,
+
+    /// A directory or file of this machine to show as well, at DST (`/mnt/NAME` unless given), read-only unless `:rw` follows; may
+    /// be given more than once. Where a path has a colon: src=SRC,dst=DST,rw
+    #[arg(
+        long = "mount",
+        value_name = "SRC[:DST][:rw]",
+        help_heading = "Sandbox"
+    )]
+    mounts: Vec<OsString>,
 
     /// A variable for the programs inside; without a value it is taken from your environment
     #[arg(long = "env", value_name = "KEY[=VALUE]", help_heading = "Sandbox")]
@@ -327,6 +337,7 @@ fn provider(
 pub(super) struct Making {
     variables: BTreeMap<OsString, OsString>,
     network: NetworkOptions,
+    mounts: Vec<ExtraMount>,
     given: Sandbox,
 }
 
@@ -335,6 +346,7 @@ pub(super) fn session(given: Sandbox, environment: &Environment) -> Result<Makin
     Ok(Making {
         network: network(given.network(), &given.allow)?,
         variables: variables(&given.variables, environment)?,
+        mounts: mounts(&given.mounts, environment)?,
         given,
     })
 }
@@ -352,6 +364,7 @@ impl Making {
         };
         options.copy = given.copy;
         options.hide = given.hide;
+        options.mounts = self.mounts;
         let mut limits = Limits::default();
         limits.processes = given.pids.or(limits.processes);
         limits.memory = given.memory.or(limits.memory);
@@ -407,6 +420,16 @@ fn misused<T>(error: &dyn std::error::Error, meant: Option<&String>) -> Result<T
             Some(rule) => format!("if this machine is meant: `--allow {rule}`"),
             None => "a rule is a name, an address or a range, with ports after a colon: see `cofferdam allow --help`".to_owned(),
         },
+    })
+}
+
+fn mounts(given: &[OsString], environment: &Environment) -> Result<Vec<ExtraMount>, CliError> {
+    let (directory, home) = (&environment.directory, environment.user_home.as_deref());
+    let one = |text: &OsString| parse_mount(text, directory, home);
+    let all = given.iter().map(one).collect::<Result<_, _>>();
+    all.map_err(|error| CliError::Misused {
+        message: format!("`--mount`: {error}"),
+        hint: mount_hint(&error).to_owned(),
     })
 }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::git::Oid;
 use cofferdam::names::Slug;
-use cofferdam::registry::{Mode, Record, Setup};
+use cofferdam::registry::{ExtraMount, Mode, Record, Setup};
 use cofferdam::sandbox::{Listed, SandboxError, Stopping};
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::manage::{self, State};
@@ -71,9 +71,19 @@ struct Status<'a> {
     process: Option<u32>,
     /// Nothing where no directory of the host has its files as they are inside.
     workdir: Option<String>,
+    /// What it sees of this machine beside its files.
+    mounts: Vec<Mounted>,
     repository: String,
     created: Timestamp,
     programs: Vec<Running>,
+}
+
+/// A directory or file of this machine, as `--mount` has it.
+#[derive(Debug, Serialize)]
+struct Mounted {
+    source: String,
+    target: String,
+    writable: bool,
 }
 
 /// A program that runs.
@@ -299,6 +309,7 @@ fn told_as_json<'a>(
         pause: told.stopping.map(pause),
         process: told.process,
         workdir: workdir(record, environment).map(|path| path.to_string_lossy().into_owned()),
+        mounts: record.mounts.iter().map(mounted).collect(),
         repository: record.repository.to_string_lossy().into_owned(),
         created: record.created,
         programs: programs
@@ -309,6 +320,14 @@ fn told_as_json<'a>(
                 ended: None,
             })
             .collect(),
+    }
+}
+
+fn mounted(mount: &ExtraMount) -> Mounted {
+    Mounted {
+        source: mount.source.to_string_lossy().into_owned(),
+        target: mount.target.to_string_lossy().into_owned(),
+        writable: mount.writable,
     }
 }
 
@@ -374,6 +393,11 @@ fn render(
         ),
         ("network", reach(record, told)),
     ]);
+    lines.extend(record.mounts.iter().map(|mount| {
+        let how = if mount.writable { "" } else { ", read-only" };
+        let (source, target) = (shown(&mount.source), shown(&mount.target));
+        ("mount", format!("{source} at {target}{how}"))
+    }));
     match told.stopping {
         None | Some(Stopping::Freezer) => {}
         Some(_) => {

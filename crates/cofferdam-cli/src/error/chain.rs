@@ -14,7 +14,7 @@ use cofferdam::git::worktree::WorktreeError;
 use cofferdam::git::{GitError, RepositoryError};
 use cofferdam::image::ImageError;
 use cofferdam::session::manage::ManageError;
-use cofferdam::session::{AgentFailure, CollectError, PlanError, RunErrorKind};
+use cofferdam::session::{AgentFailure, CollectError, ExtraMountError, PlanError, RunErrorKind};
 use cofferdam::wall::change::ChangeError;
 
 use super::{CliError, living};
@@ -151,6 +151,7 @@ fn in_manage(error: &ManageError) -> Cause<'_> {
 fn in_plan(error: &PlanError) -> Cause<'_> {
     match error {
         PlanError::Name(error) => Some(error),
+        PlanError::Mount(ExtraMountError::File(error)) => Some(error),
         PlanError::DetachedTarget
         | PlanError::CopyWithHead
         | PlanError::Uncommitted { .. }
@@ -172,6 +173,7 @@ fn in_plan(error: &PlanError) -> Cause<'_> {
         | PlanError::RefusedWorkspace { .. }
         | PlanError::ManySockets { .. }
         | PlanError::ManyLinks { .. }
+        | PlanError::Mount(_)
         | PlanError::EmptySignal
         | PlanError::ModelRefused { .. }
         | PlanError::ModelInside { .. }

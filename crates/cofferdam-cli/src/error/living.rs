@@ -3,9 +3,10 @@
 use std::error::Error;
 
 use cofferdam::sandbox::SandboxError;
-use cofferdam::session::{CollectError, SessionError};
+use cofferdam::session::{CollectError, PlanError, SessionError};
 use cofferdam::wall::supervisor::SupervisorError;
 
+use super::mount;
 use crate::ui::shell::shell_word;
 
 /// The next step.
@@ -88,6 +89,7 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
                 hint
             }
         }
+        SessionError::Plan(PlanError::Mount(error)) => mount::of_one_that_is(error),
         // Their causes have hints of their own.
         SessionError::Registry(_)
         | SessionError::Repository(_)
@@ -166,8 +168,10 @@ pub(super) fn held(error: &SessionError) -> Option<&(dyn Error + 'static)> {
         SessionError::File(error) => Some(error),
         SessionError::Manage(error) => Some(error.as_ref()),
         SessionError::EnvFile(error) => Some(error),
-        SessionError::Plan(error) => Some(error),
-        SessionError::OfARun { .. }
+        SessionError::Plan(error) if !matches!(error, PlanError::Mount(_)) => Some(error),
+        // What is said of a sandbox that is to be made is no help with one that is there.
+        SessionError::Plan(_)
+        | SessionError::OfARun { .. }
         | SessionError::Making { .. }
         | SessionError::FailedSetup { .. }
         | SessionError::Missing { .. }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use cofferdam::session::{NotTrusted, PlanError};
 
+use super::mount::mount_hint;
 use super::names::{self, CHECKED_OUT_HINT};
 use crate::ui::opening;
 use crate::ui::shell::shell_word;
@@ -50,6 +51,7 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::RefusedWorkspace { .. } => {
             "give it files of its own (`--mode copy`, without `--head`), or work in a repository further down".to_owned()
         }
+        PlanError::Mount(error) => mount_hint(error).to_owned(),
         PlanError::ManySockets { .. } => {
             "remove those that are left over, or give it files of its own: `--mode copy`, without `--head`".to_owned()
         }
@@ -171,6 +173,7 @@ pub(crate) fn hint_within(error: &PlanError) -> Option<String> {
         | PlanError::RefusedWorkspace { .. }
         | PlanError::ManySockets { .. }
         | PlanError::ManyLinks { .. }
+        | PlanError::Mount(_)
         | PlanError::EmptySignal
         | PlanError::ModelRefused { opens: None, .. }
         | PlanError::NoSuchNetwork { .. } => return None,

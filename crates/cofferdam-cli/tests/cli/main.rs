@@ -59,6 +59,7 @@ mod look;
 mod man;
 mod merge;
 mod mistakes;
+mod mounted;
 mod network;
 mod notes;
 mod orphans;

@@ -22,6 +22,8 @@ pub struct Workspace {
     /// Git directories in it that were there before the agent, as [`nested::scan`] names them: read-only
     /// inside, and what they lie in cannot be moved there.
     pub nested_before: Vec<PathBuf>,
+    /// It is no checkout, and nothing in it is ours: its `.git` may be the agent's too.
+    pub is_beside: bool,
     /// Its command still runs.
     pub in_use: bool,
 }
@@ -30,7 +32,7 @@ impl Workspace {
     /// Whether the agent can have made what is at `path`, which is below the directory.
     fn writes(&self, path: &Path) -> bool {
         let own = [".git", ".cofferdam"].map(Path::new);
-        let mounted = own.iter().any(|name| path.starts_with(name));
+        let mounted = !self.is_beside && own.iter().any(|name| path.starts_with(name));
         let read_only = self.nested_before.iter().any(|nested| {
             let bare = nested.parent().filter(|_| !nested::is_dot_git(nested));
             path.starts_with(bare.unwrap_or(nested))
@@ -263,6 +265,7 @@ mod tests {
                 sandbox: Slug::from_text("s").unwrap(),
                 directory: top.join("w"),
                 nested_before: vec!["own/.git".into()],
+                is_beside: false,
                 in_use,
             }])
         };
@@ -284,6 +287,12 @@ mod tests {
             matches!(error, RepositoryError::AgentsOwn { in_use: false, .. }),
             "{error}"
         );
+        // In a directory that is no checkout the one at its top may be the agent's as well.
+        let beside = Workspaces::new(vec![Workspace {
+            is_beside: true,
+            ..at_work(true).0.remove(0)
+        }]);
+        assert!(Start::find(&top.join("w/plain"), &beside).is_err());
         // The control: where no agent works, git is asked right there.
         let found = Start::find(&top.join("w/made"), &Workspaces::default()).unwrap();
         assert_eq!(found.path(), top.join("w/made"));

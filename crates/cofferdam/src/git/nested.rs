@@ -7,11 +7,13 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, StatxFlags};
 use rustix::io::Errno;
 
 use super::inodes::{Entry, Inodes, Look};
+use super::own_files;
 use super::walked::{self, Compared, Expected, IndexAt, Walked};
 use crate::fsx::beneath;
 use crate::fsx::{Context, FileError};
@@ -43,6 +45,10 @@ pub struct Found {
     pub inodes: Inodes,
     /// Where an index was given, and nothing in the way.
     pub walked: Option<Walked>,
+    /// Cofferdam's own directories in checkouts, which are not gone into; only by [`scan_whole`].
+    pub own: Vec<PathBuf>,
+    /// Directories that cannot be listed; only by [`scan_whole`].
+    pub closed: Vec<PathBuf>,
 }
 
 /// Every path below `top` whose last component is `.git` in any case, and the `HEAD` of every other
@@ -69,6 +75,25 @@ pub fn scan_before(top: &Path, inodes: bool) -> Result<Found, FileError> {
         inodes.then_some(Look::Before),
         None,
     )
+}
+
+/// As [`scan_before`], of a directory that need not be a checkout: what is in its own `.git` counts too, and its own `HEAD` where
+/// git takes it for a repository. `None` where there is more below it than `most`.
+pub fn scan_whole(top: &Path, inodes: bool, most: usize) -> Result<Option<Found>, FileError> {
+    let root = beneath::root(top).context("open", top)?;
+    let seen = AtomicUsize::new(0);
+    let scan = Scan {
+        top,
+        closed: Closed::Skip,
+        root: root.as_fd(),
+        counts: None,
+        doors: true,
+        look: inodes.then_some(Look::Before),
+        expected: None,
+        whole: Some(Whole { seen: &seen, most }),
+    };
+    let found = scan.levels(&mut Compared::default())?;
+    Ok((seen.into_inner() <= most).then_some(found))
 }
 
 /// As [`scan_before`] with the inodes, and whether the files are as the index `at` says.
@@ -106,27 +131,10 @@ fn walk(
         doors,
         look,
         expected: expected.as_ref(),
+        whole: None,
     };
     let mut compared = Compared::default();
-    let mut found = Found::default();
-    let mut level = vec![PathBuf::new()];
-    while !level.is_empty() {
-        let mut next = Vec::new();
-        for seen in scan.list_all(&level)? {
-            found.git.extend(seen.git);
-            found.doors.extend(seen.doors);
-            found.inodes.merge(seen.inodes);
-            compared.merge(seen.compared);
-            next.extend(seen.directories);
-        }
-        if doors {
-            let in_git = |path: &PathBuf| path.iter().any(|name| name.eq_ignore_ascii_case(".git"));
-            found
-                .directories
-                .extend(level.into_iter().filter(|path| !in_git(path)));
-        }
-        level = next;
-    }
+    let mut found = scan.levels(&mut compared)?;
     // What git makes of repositories in it, git knows.
     let expected = expected.filter(|_| found.git.is_empty());
     found.walked = expected.and_then(|expected| expected.conclude(compared));
@@ -141,6 +149,22 @@ struct Seen {
     directories: Vec<PathBuf>,
     inodes: Inodes,
     compared: Compared,
+    own: Vec<PathBuf>,
+    closed: Vec<PathBuf>,
+}
+
+/// How far it goes that is looked through whole.
+#[derive(Clone, Copy)]
+struct Whole<'a> {
+    seen: &'a AtomicUsize,
+    most: usize,
+}
+
+impl Whole<'_> {
+    /// Whether one more is too many.
+    fn is_over(self) -> bool {
+        self.seen.fetch_add(1, Ordering::Relaxed) >= self.most
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -154,9 +178,38 @@ struct Scan<'a> {
     look: Option<Look<'a>>,
     /// Compared with what is looked at.
     expected: Option<&'a Expected<'a>>,
+    /// Nothing at the top is left out.
+    whole: Option<Whole<'a>>,
 }
 
 impl Scan<'_> {
+    /// From the top down, one depth after the other.
+    fn levels(self, compared: &mut Compared) -> Result<Found, FileError> {
+        let mut found = Found::default();
+        let mut level = vec![PathBuf::new()];
+        while !level.is_empty() {
+            let mut next = Vec::new();
+            for seen in self.list_all(&level)? {
+                found.git.extend(seen.git);
+                found.doors.extend(seen.doors);
+                found.inodes.merge(seen.inodes);
+                found.own.extend(seen.own);
+                found.closed.extend(seen.closed);
+                compared.merge(seen.compared);
+                next.extend(seen.directories);
+            }
+            if self.doors {
+                let in_git =
+                    |path: &PathBuf| path.iter().any(|name| name.eq_ignore_ascii_case(".git"));
+                found
+                    .directories
+                    .extend(level.into_iter().filter(|path| !in_git(path)));
+            }
+            level = next;
+        }
+        Ok(found)
+    }
+
     fn list_all(self, level: &[PathBuf]) -> Result<Vec<Seen>, FileError> {
         if level.len() < WORTH_THREADS {
             return Ok(vec![self.list_some(level)?]);
@@ -203,6 +256,10 @@ impl Scan<'_> {
         let directory = match opened {
             Ok(directory) => directory,
             Err(error) if at_top => return Err(FileError::new("open", top, error.into())),
+            Err(Errno::ACCESS) if self.whole.is_some() => {
+                seen.closed.push(path.to_owned());
+                return Ok(());
+            }
             // Gone, replaced by a symlink, or out of reach.
             Err(
                 Errno::NOENT
@@ -265,7 +322,11 @@ impl Scan<'_> {
             if matches!(name, b"." | b"..") {
                 continue;
             }
-            if at_top && (name == b".git" || name == b".cofferdam") {
+            if let Some(whole) = self.whole {
+                if whole.is_over() {
+                    return Ok(());
+                }
+            } else if at_top && (name == b".git" || name == b".cofferdam") {
                 continue;
             }
             // Only joined where it is needed: most entries are files of no interest.
@@ -276,6 +337,11 @@ impl Scan<'_> {
                 }
                 kind => kind,
             };
+            let is_own = name == own_files::DIRECTORY.as_bytes();
+            if self.whole.is_some() && is_own && kind == FileType::Directory {
+                seen.own.push(below());
+                continue;
+            }
             if self.doors && is_door(kind) {
                 seen.doors.push(below());
             }
@@ -302,7 +368,7 @@ impl Scan<'_> {
                 seen.directories.push(below());
             }
         }
-        if !at_top {
+        if !at_top || self.whole.is_some() {
             seen.git.extend(bare.head().map(|head| path.join(head)));
         }
         if let (Some(look), false) = (self.look, in_git) {
@@ -483,6 +549,26 @@ mod tests {
         let want = ["sgid", "suid"].map(PathBuf::from);
         assert_eq!(found.inodes.privileged, BTreeSet::from(want));
         assert_eq!(found.git, BTreeSet::from(["own/.git".into()]));
+    }
+
+    #[test]
+    fn nothing_is_left_out_of_what_is_looked_through_whole() {
+        use std::os::unix::net::UnixListener;
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path();
+        for name in [".git", ".cofferdam", "a/.cofferdam/deep", "objects", "refs"] {
+            fs::create_dir_all(top.join(name)).unwrap();
+        }
+        crate::fsx::write_private(&top.join("HEAD"), b"ref: refs/heads/x").unwrap();
+        let _bound = [".git/s", "a/.cofferdam/s"].map(|s| UnixListener::bind(top.join(s)));
+        let found = scan_whole(top, true, 100).unwrap().unwrap();
+        let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        assert_eq!(found.own, paths(&[".cofferdam", "a/.cofferdam"]));
+        assert_eq!(found.doors, BTreeSet::from([".git/s".into()]));
+        assert_eq!(found.git, BTreeSet::from([".git".into(), "HEAD".into()]));
+        // Those at the top, and two below.
+        assert!(scan_whole(top, false, 8).unwrap().is_some());
+        assert!(scan_whole(top, false, 7).unwrap().is_none());
     }
 
     #[test]

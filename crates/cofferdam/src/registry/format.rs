@@ -58,7 +58,7 @@ mod tests {
 
     use super::*;
     use crate::git::land::Landing;
-    use crate::registry::{Lifetime, Mode, Outcome, Phase, Reach, Strategy};
+    use crate::registry::{ExtraMount, Lifetime, Mode, Outcome, Phase, Reach, Strategy};
 
     /// In the form of the first version; state that it wrote itself is in `tests/session/older.rs`.
     const FIRST: &str = include_str!("record-1.json");
@@ -87,6 +87,10 @@ mod tests {
         assert!(why.contains("symlink"), "{why}");
         assert!(matches!(record.network, Some(Reach::Allowlist { .. })));
         assert_eq!(record.begins(), &record.base);
+        assert_eq!(record.mounts, []);
+        // Where there are none it is as an earlier build wrote it.
+        let plain = serde_json::to_string(&record).unwrap();
+        assert!(!plain.contains("mounts"), "{plain}");
         // What is written now is read again, whatever bytes a path has.
         let mut record = record;
         let odd = std::ffi::OsStr::from_bytes(b"/x/\xff\\");
@@ -94,6 +98,11 @@ mod tests {
             pack: Some(odd.into()),
             why: "no".into(),
         };
+        record.mounts.push(ExtraMount {
+            source: odd.into(),
+            target: odd.into(),
+            writable: true,
+        });
         let bytes = serde_json::to_vec(&record).unwrap();
         assert_eq!(parse(&bytes).unwrap(), record);
     }

@@ -110,20 +110,46 @@ pub fn workspaces(home: &Home) -> Result<Workspaces, RegistryError> {
     let entries = list(home, None)?.entries.into_iter();
     // Before that no agent has run, and after it what one left was moved out.
     let active = entries.filter(|entry| entry.record.phase == Phase::Active);
-    Ok(Workspaces::new(
-        active
-            .map(|Entry { record, in_use }| Workspace {
-                directory: record.workspace(home),
-                sandbox: record.name,
-                nested_before: record
-                    .nested_before
-                    .into_iter()
-                    .map(|path| path.0)
-                    .collect(),
-                in_use,
-            })
-            .collect(),
-    ))
+    let all = active.flat_map(|Entry { record, in_use }| {
+        let beside = record.written_beside().map(|path| Workspace {
+            directory: path.clone(),
+            sandbox: record.name.clone(),
+            nested_before: Vec::new(),
+            is_beside: true,
+            in_use,
+        });
+        let mut all: Vec<_> = beside.collect();
+        all.push(Workspace {
+            directory: record.workspace(home),
+            sandbox: record.name,
+            nested_before: record
+                .nested_before
+                .into_iter()
+                .map(|path| path.0)
+                .collect(),
+            is_beside: false,
+            in_use,
+        });
+        all
+    });
+    Ok(Workspaces::new(all.collect()))
+}
+
+/// Where agents of other sandboxes than `id` write now, or wrote without having been collected since: names of sandboxes,
+/// with directories and files of this machine that are not in Cofferdam's own directory.
+pub fn writers(home: &Home, id: SandboxId) -> Result<Vec<(Slug, PathBuf)>, RegistryError> {
+    let entries = list(home, None)?.entries.into_iter();
+    let others = entries
+        .map(|entry| entry.record)
+        .filter(|record| record.phase == Phase::Active && record.id != id);
+    let all = others.flat_map(|record| {
+        let mut places: Vec<PathBuf> = record.written_beside().cloned().collect();
+        places.push(record.workspace(home));
+        places.retain(|path| !path.starts_with(home.path()));
+        let of = move |path| (record.name.clone(), path);
+        places.into_iter().map(of)
+    });
+    Ok(all.collect())
 }
 
 /// What no program of the host's may lie in or be linked through where a sandbox shows it, nor show: Cofferdam's
@@ -142,7 +168,8 @@ pub fn unseen(
     let records = list(home, None)?.entries.into_iter();
     let theirs = records.flat_map(|Entry { record, .. }| {
         let workspace = record.workspace(home);
-        [record.repository, workspace]
+        let beside: Vec<_> = record.written_beside().cloned().collect();
+        [record.repository, workspace].into_iter().chain(beside)
     });
     let now = std::iter::once(top.to_owned()).chain(theirs);
     for directory in now.chain(earlier) {

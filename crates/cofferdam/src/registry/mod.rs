@@ -21,8 +21,10 @@ pub use crate::path_json::PathText;
 pub use error::RegistryError;
 pub use listing::{
     Entry, Listing, barred, find, ids, is_in_use, list, load, owner, remove_unfinished, unseen,
-    workspaces,
+    workspaces, writers,
 };
 use lock::making;
 pub use owned::Owned;
-pub use record::{Lifetime, Mode, Outcome, Phase, Reach, Record, Setup, Strategy, VERSION};
+pub use record::{
+    ExtraMount, Lifetime, Mode, Outcome, Phase, Reach, Record, Setup, Strategy, VERSION,
+};

@@ -220,6 +220,23 @@ pub struct Record {
     /// When it did. Absent where nothing has, and in records of earlier builds.
     #[serde(default)]
     pub landed_at: Option<Timestamp>,
+    /// What it sees of this machine beside its own files. Absent where that is nothing, and in records of earlier builds; those
+    /// builds start a sandbox without.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<ExtraMount>,
+}
+
+/// A directory or file of this machine that a sandbox sees beside its own files (`--mount`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtraMount {
+    /// Where it is on this machine: absolute, and in a record without symlinks.
+    #[serde(with = "path_json::exact")]
+    pub source: PathBuf,
+    /// Where it is inside: absolute.
+    #[serde(with = "path_json::exact")]
+    pub target: PathBuf,
+    /// Programs inside may change it.
+    pub writable: bool,
 }
 
 /// What a sandbox may reach, as its record keeps it.
@@ -274,6 +291,12 @@ impl Record {
             (Mode::Bind, Some(worktree)) => worktree.clone(),
             (Mode::Bind, None) => self.repository.clone(),
         }
+    }
+
+    /// Directories and files of this machine beside its workspace that its programs may change.
+    pub fn written_beside(&self) -> impl Iterator<Item = &PathBuf> {
+        let writable = self.mounts.iter().filter(|mount| mount.writable);
+        writable.map(|mount| &mount.source)
     }
 
     /// Whether its files are where they were. Those inside an isolated sandbox only that can say.

@@ -1,4 +1,5 @@
-//! The directories in which agents have written: repositories, and worktrees of their sandboxes. The list outlives the
+//! The directories in which agents have written: repositories, worktrees of their sandboxes, and what they could change
+//! beside those. The list outlives the
 //! records, because what an agent put there does: a program of its making must not pass for the user's own when the
 //! last sandbox of its repository is gone. Only a directory that is gone leaves the list.
 
@@ -29,7 +30,8 @@ pub fn read(home: &Home) -> Result<Vec<PathBuf>, RegistryError> {
 
 /// Adds the directories of a sandbox whose agent is about to start.
 pub fn remember(home: &Home, record: &Record) -> Result<(), RegistryError> {
-    let new = [record.repository.clone(), record.workspace(home)].into_iter();
+    let own = [record.repository.clone(), record.workspace(home)];
+    let new = own.into_iter().chain(record.written_beside().cloned());
     // What is in Cofferdam's own directory is never shown, and goes with the record.
     let new: Vec<PathBuf> = new.filter(|path| !path.starts_with(home.path())).collect();
     let known = read(home)?;

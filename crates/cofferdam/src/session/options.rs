@@ -14,6 +14,7 @@ use super::network_options::NetworkOptions;
 use crate::agent::AgentProvider;
 use crate::git::{Git, Identity};
 use crate::home::Home;
+use crate::registry::ExtraMount;
 use crate::sandbox::{Contained, Limits};
 
 /// Where the prompt comes from.
@@ -190,6 +191,9 @@ pub struct SessionOptions {
     pub copy: Vec<PathBuf>,
     /// Paths below the repository's top that the sandbox does not see, whatever the strategy.
     pub hide: Vec<PathBuf>,
+    /// Directories and files of this machine that it sees beside its workspace. [`super::parse_mount`] reads one. Their owner
+    /// answers for what is in them: no commit takes anything from there.
+    pub mounts: Vec<ExtraMount>,
     /// Given to the programs inside as they are.
     pub environment: BTreeMap<OsString, OsString>,
     /// Author of the agent's commits. `None`: looked up in the user's git configuration.
@@ -208,6 +212,7 @@ impl SessionOptions {
             hooks: Hooks::default(),
             copy: Vec::new(),
             hide: Vec::new(),
+            mounts: Vec::new(),
             environment: BTreeMap::new(),
             identity: None,
             limits: Limits::default(),

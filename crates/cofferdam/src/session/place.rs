@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use super::options::{Caller, SessionOptions};
 use super::plan::error::PlanError;
-use crate::fsx;
+use crate::fsx::{self, FileError};
 use crate::git::{Repository, worktree};
 use crate::home::Home;
 use crate::names::BranchName;
@@ -117,18 +117,42 @@ fn refuse_account(workspace: &Path, caller_home: Option<&Path>) -> Result<(), Pl
     if caller_home.is_some_and(|home| real(home).starts_with(&place)) {
         return refused("your home directory is in it");
     }
-    let engines = caller_home
-        .into_iter()
-        .flat_map(|home| ENGINES.map(|name| home.join(name)));
-    let daemons = DAEMONS.map(PathBuf::from).into_iter();
-    for path in daemons.chain(engines).map(|path| real(&path)) {
+    for path in daemons(caller_home).map(|path| real(&path)) {
         // Below `/run` are also directories of users for what is to be gone soon.
         let below = place.starts_with(&path) && path != Path::new("/run");
         if path.starts_with(&place) || below {
-            return refused("services of this machine keep their files or sockets there");
+            return refused(OF_SERVICES);
         }
     }
     Ok(())
+}
+
+/// Why a directory of a daemon's is not given.
+pub(super) const OF_SERVICES: &str = "services of this machine keep their files or sockets there";
+
+/// Directories of daemons, those of one user among them.
+pub(super) fn daemons(user_home: Option<&Path>) -> impl Iterator<Item = PathBuf> {
+    let engines = user_home
+        .into_iter()
+        .flat_map(|home| ENGINES.map(|name| home.join(name)));
+    let all = DAEMONS.map(PathBuf::from).into_iter();
+    all.chain(engines)
+}
+
+/// Whether one of both is in the other, or is it, by whatever names.
+pub(super) fn touch(one: &Path, other: &Path) -> bool {
+    overlap(one, other).is_some()
+}
+
+/// What is mounted below a directory, which is named without symlinks; one of them.
+pub(super) fn mounted_below(directory: &Path) -> Result<Option<PathBuf>, FileError> {
+    let mounts = fsx::read_bounded(Path::new("/proc/self/mountinfo"), MOUNTS_LIMIT)?;
+    let lines = mounts.split(|&byte| byte == b'\n');
+    let points = lines.filter_map(|line| line.split(|&byte| byte == b' ').nth(4));
+    let mut below = points
+        .map(unescaped)
+        .filter(|point| point != directory && point.starts_with(directory));
+    Ok(below.next())
 }
 
 /// By the paths, by what their directories are (a bind mount gives one a second path), and by where they
@@ -165,7 +189,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// Without symlinks, and without `..`; what does not exist yet will be made as it is named.
-fn real(path: &Path) -> PathBuf {
+pub(super) fn real(path: &Path) -> PathBuf {
     let Some((mut place, rest)) = path.ancestors().find_map(|above| {
         let place = above.canonicalize().ok()?;
         Some((place, path.strip_prefix(above).ok()?))

@@ -11,9 +11,12 @@ use crate::fsx::lock;
 use crate::git::refs_at::{RefsAt, names_of};
 use crate::registry::{self, Owned, Reach};
 use crate::sandbox::{
-    BindMountProvider, Examined, Handle, Lifetime, SandboxError, SandboxSpec, Stopping, examined,
+    BindMountProvider, Examined, Handle, Lifetime, Mount, SandboxError, SandboxSpec, Stopping,
+    examined,
 };
 use crate::session::Caller;
+use crate::session::emitter::Emitter;
+use crate::session::extra::Beside;
 use crate::session::form::Form;
 use crate::session::mode_reason::ModeReason;
 use crate::session::sync::SyncMode;
@@ -193,12 +196,14 @@ pub async fn start(
     form.write(&turn)?;
     let top = named.repository.top.clone();
     let record = &named.record;
+    let mut mounts = anew::mounts(caller, &named.repository, record, &form).await?;
+    mounts.extend(Box::pin(beside(caller, &named)).await?);
     let spec = SandboxSpec {
         id: record.id,
         slug: record.name.clone(),
         hostname: form.hostname(),
         workdir: form.workdir(),
-        mounts: anew::mounts(caller, &named.repository, record, &form).await?,
+        mounts,
         environment: std::collections::BTreeMap::new(),
         search_path: caller
             .environment
@@ -238,6 +243,22 @@ pub async fn start(
     session.bring(SyncMode::IfChanged).await?;
     drop(turn);
     Ok(session)
+}
+
+/// What it sees beside its files: looked at as when it was made.
+async fn beside(caller: &Caller, named: &Named) -> Result<Vec<Mount>, SessionError> {
+    let record = &named.record;
+    let state = caller.home.sandbox(record.id);
+    let beside = Beside {
+        caller,
+        repository: &named.repository,
+        id: record.id,
+        hidden: &record.hidden,
+    };
+    let home = prepare::home_in(&state);
+    let events = Emitter::sink(caller.events.clone());
+    let mounts = beside.mounts(&record.mounts, &state, Some(&home), &events);
+    mounts.await
 }
 
 /// The lock of a sandbox that is being started: whoever opens it then waits for the supervisor, and starts none.

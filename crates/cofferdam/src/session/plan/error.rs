@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::names::{BranchName, NameError, Slug};
 use crate::sandbox::NetworkKind;
 use crate::session::envfile::NotTrusted;
+use crate::session::extra::error::ExtraMountError;
 use crate::session::holder::Holder;
 
 /// A run that cannot be, found before anything was made.
@@ -61,6 +62,8 @@ pub enum PlanError {
     ManySockets { count: usize, some: Vec<PathBuf> },
     #[error("{count} files of the workspace have names outside of it, or run with rights of their owner's, and lie too far apart to be made read-only: {}{}", paths(some), if *count > some.len() { " …" } else { "" })]
     ManyLinks { count: usize, some: Vec<PathBuf> },
+    #[error(transparent)]
+    Mount(#[from] ExtraMountError),
     #[error("an empty completion signal would match everything")]
     EmptySignal,
     #[error("`{variable}` says that the agent's model is at {what}, which is refused: {reason}")]

@@ -19,6 +19,7 @@ use super::check_plan::CheckPlan;
 use super::configured::{effective, plain};
 use super::error::RunErrorKind;
 use super::event::Notice;
+use super::extra::{self, ExtraMountError};
 use super::manage::recover_in;
 use super::mode_reason::ModeReason;
 use super::options::{Caller, SessionOptions};
@@ -29,7 +30,8 @@ use crate::git::identity::{self, UserConfig};
 use crate::git::{Identity, Repository, copies};
 use crate::names::{SandboxId, Slug};
 use crate::registry::{
-    self, Lifetime, Mode, PathText, Phase, Record, RegistryError, Setup, Strategy, VERSION,
+    self, ExtraMount, Lifetime, Mode, PathText, Phase, Record, RegistryError, Setup, Strategy,
+    VERSION,
 };
 use crate::sandbox::{Ability, Contained};
 
@@ -200,6 +202,8 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         &caller.cancel,
     )
     .await?;
+    let hidden: Vec<PathText> = hidden.into_iter().map(PathText).collect();
+    let mounts = mounts(caller, options, &repository, id, &hidden)?;
     let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
     let record = Record {
         version: VERSION,
@@ -219,7 +223,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         worktree: None,
         made_directories: Vec::new(),
         nested_before: Vec::new(),
-        hidden: hidden.into_iter().map(PathText).collect(),
+        hidden,
         protected: protected.into_iter().map(PathText).collect(),
         checked: !checks.is_nothing(),
         is_check: false,
@@ -230,6 +234,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         setup: Setup::Done,
         landed: None,
         landed_at: None,
+        mounts,
     };
     Ok(Plan {
         repository,
@@ -245,4 +250,24 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         setup,
         checks,
     })
+}
+
+fn mounts(
+    caller: &Caller,
+    options: &SessionOptions,
+    repository: &Repository,
+    id: SandboxId,
+    hidden: &[PathText],
+) -> Result<Vec<ExtraMount>, RunErrorKind> {
+    if matches!(options.sandbox, Contained::Isolated(_)) && !options.mounts.is_empty() {
+        let provider = options.sandbox.provider_name().to_owned();
+        return Err(PlanError::from(ExtraMountError::NoMounts { provider }).into());
+    }
+    let beside = extra::Beside {
+        caller,
+        repository,
+        id,
+        hidden,
+    };
+    extra::check(&options.mounts, beside)
 }

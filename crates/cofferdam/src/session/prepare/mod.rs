@@ -6,7 +6,7 @@ mod before;
 mod start;
 mod worktree;
 
-pub(super) use start::{agent_home, programs};
+pub(super) use start::{agent_home, home_in, programs};
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

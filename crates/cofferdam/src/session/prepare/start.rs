@@ -13,6 +13,7 @@ use crate::sandbox::{
 };
 use crate::session::error::{RunErrorKind, step};
 use crate::session::event::{Event, Notice};
+use crate::session::extra::Beside;
 use crate::session::files;
 use crate::session::form::Form;
 use crate::session::inside::{AGENT_HOME, Inside, Output};
@@ -112,6 +113,17 @@ impl Making<'_> {
                 spec.mounts.pop();
             }
         }
+        let beside = Beside {
+            caller: self.caller,
+            repository: &self.plan.repository,
+            id: owned.record.id,
+            hidden: &owned.record.hidden,
+        };
+        let (state, home) = (owned.directory(), home_in(owned.directory()));
+        let home = self.lives_on.then_some(&*home);
+        let mounts = &owned.record.mounts;
+        let extra = beside.mounts::<RunErrorKind>(mounts, state, home, self.events);
+        spec.mounts.extend(Box::pin(extra).await?);
         place::check_mounts(&spec.mounts, &self.caller.home)?;
         let limit = self.options.timeouts.sandbox_start;
         let create = async {
@@ -198,6 +210,11 @@ impl Making<'_> {
         let text = crate::text::printable(String::from_utf8_lossy(&done.stderr).trim_end());
         Err(SandboxError::Start(format!("the checkout in it failed: {text}")).into())
     }
+}
+
+/// Where the agent's home is of a sandbox that lives on.
+pub(in crate::session) fn home_in(state: &Path) -> PathBuf {
+    state.join(HOME)
 }
 
 /// The agent's home of a sandbox that lives on.

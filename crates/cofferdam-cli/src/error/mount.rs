@@ -1,0 +1,56 @@
+//! The next step where something of this machine is not mounted.
+
+use cofferdam::session::ExtraMountError;
+
+pub(crate) fn mount_hint(error: &ExtraMountError) -> &'static str {
+    match error {
+        ExtraMountError::Words { .. } => {
+            "for example `--mount ~/data`, `--mount ~/data:/mnt/in:rw`, or `--mount src=/a:b,dst=/mnt/b` where a path has a colon"
+        }
+        ExtraMountError::Count { .. } => "mount a directory that holds several of them",
+        ExtraMountError::NoMounts { .. } => {
+            "leave out `--mount`, or use `--sandbox native`, `docker` or `podman`"
+        }
+        ExtraMountError::Target { .. } => {
+            "choose another place, for example `--mount SRC:/mnt/data` or `--mount SRC:~/data`"
+        }
+        ExtraMountError::Collision { .. } => {
+            "give each a place of its own, for example `--mount SRC:/mnt/other`"
+        }
+        ExtraMountError::Missing { .. } => "make it, or correct the path",
+        ExtraMountError::Unreachable { .. } => "name one that you can reach",
+        ExtraMountError::Kind { .. } => "name a directory or a file with content",
+        ExtraMountError::Moved { .. } => {
+            "bring back what was there, or make another sandbox with `cofferdam create`"
+        }
+        ExtraMountError::Refused { .. } => {
+            "name something further down, or copy what the agent needs to a directory of its own"
+        }
+        ExtraMountError::ReadOnly { .. } => "leave out `:rw`, or name a directory made for it",
+        ExtraMountError::Agents { .. } => {
+            "name the directory that it writes itself, or end that sandbox first"
+        }
+        ExtraMountError::Large { .. } => "name the directories further down that are needed",
+        ExtraMountError::MountedBelow { .. } => {
+            "name what is on one file system, each with a `--mount` of its own"
+        }
+        ExtraMountError::Scattered { .. } => {
+            "name directories further down, or copy what the agent needs to one of its own"
+        }
+        ExtraMountError::File(_) => "name one that can be looked through",
+    }
+}
+
+/// Where the sandbox is there already: what it was made with stays as it is.
+pub(super) fn of_one_that_is(error: &ExtraMountError) -> String {
+    match error {
+        ExtraMountError::Missing { .. } | ExtraMountError::Moved { .. } => {
+            "bring back what was there when the sandbox was made; without it, make another sandbox with `cofferdam create`: \
+             `cofferdam merge` and `cofferdam diff` work with this one as it is"
+                .to_owned()
+        }
+        _ => "change what is said there, or make another sandbox with `cofferdam create`: `cofferdam merge` and \
+              `cofferdam diff` work with this one as it is"
+            .to_owned(),
+    }
+}

@@ -1,0 +1,470 @@
+//! `--mount`: what a sandbox sees of this machine beside its files, what of it can be changed, and what is never shown.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use cofferdam::fsx::write_private;
+
+use crate::containers::{World, worlds};
+use crate::environment::{Done, TestEnvironment};
+use crate::lives::Lives;
+
+const MODES: [&str; 3] = ["bind", "layer", "copy"];
+
+/// Makes a directory in the user's home with one file, `file`, that says its name.
+fn data(environment: &TestEnvironment, name: &str) -> PathBuf {
+    let path = environment.home().join(name);
+    fs::create_dir_all(&path).unwrap();
+    put(&path.join("file"), name);
+    path
+}
+
+fn put(path: &Path, text: &str) {
+    write_private(path, text.as_bytes()).unwrap();
+    // As files are that nobody made private.
+    fs::set_permissions(path, Permissions::from_mode(0o644)).unwrap();
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+fn words(parts: &[&str]) -> String {
+    parts.join(":")
+}
+
+/// A script of which each line has to fail.
+fn all_fail(lines: &[&str]) -> String {
+    let mut script = String::new();
+    for line in lines {
+        script.push_str(&format!(
+            "if ({line}) 2>/dev/null; then echo \"it went: {line}\"; exit 9; fi; "
+        ));
+    }
+    script
+}
+
+fn run(environment: &TestEnvironment, options: &[&str], script: &str) -> Done {
+    let options = [&["--network", "none"], options].concat();
+    environment.run(&options, script)
+}
+
+/// The control is in it: what is writable is written, by the same script.
+#[test]
+fn read_only_unless_it_is_asked_for() {
+    for mode in MODES {
+        let environment = TestEnvironment::with_repository();
+        let seen = data(&environment, "seen");
+        let shared = data(&environment, "shared");
+        let single = data(&environment, "single").join("file");
+        let owner = fs::metadata(&shared).unwrap().uid();
+        let script = all_fail(&[
+            "echo >/mnt/seen/new",
+            "echo >/mnt/seen/file",
+            "rm /mnt/seen/file",
+            "chmod 777 /mnt/seen",
+            "mv /mnt/seen /mnt/gone",
+            "echo >/mnt/one",
+        ]) + "set -e; cat /mnt/seen/file /mnt/one /shared/file; \
+              echo changed >/shared/file; mkdir /shared/made; echo new >/shared/made/new; \
+              echo >>README.md; git commit -qam one";
+        let done = run(
+            &environment,
+            &[
+                "--mode",
+                mode,
+                "--mount",
+                seen.to_str().unwrap(),
+                "--mount",
+                &words(&[shared.to_str().unwrap(), "/shared", "rw"]),
+                "--mount",
+                &words(&[single.to_str().unwrap(), "/mnt/one"]),
+            ],
+            &script,
+        );
+        let done = done.expect_code(0);
+        assert!(done.stderr.contains("seensingleshared"), "{done}");
+        assert_eq!(text(&seen.join("file")), "seen", "{mode}");
+        assert_eq!(fs::read_dir(&seen).unwrap().count(), 1, "{mode}");
+        assert_eq!(text(&single), "single", "{mode}");
+        assert_eq!(text(&shared.join("file")), "changed\n", "{mode}");
+        let made = shared.join("made/new");
+        assert_eq!(text(&made), "new\n", "{mode}");
+        assert_eq!(fs::metadata(&made).unwrap().uid(), owner, "{mode}");
+        // Nothing of it is in the commit.
+        let files = environment.git(&["ls-tree", "-r", "--name-only", "main"]);
+        assert_eq!(files, "README.md\nsrc/lib.txt", "{mode}");
+        environment.expect_clean();
+    }
+}
+
+#[test]
+fn a_path_is_relative_to_where_the_command_works() {
+    let environment = TestEnvironment::with_repository();
+    data(&environment, "data");
+    environment.write("src/deep/file", "deep");
+    let cases: [(&[&str], &str, &str, &str); 3] = [
+        (&[], "~/data:~/data", "~/data/file", "data"),
+        (&["-C", "src"], "deep", "/mnt/deep/file", "deep"),
+        (&[], "src=src/deep,dst=/in", "/in/file", "deep"),
+    ];
+    for (before, mount, shown, want) in cases {
+        let cat = format!("cat {shown}; echo");
+        let rest = ["run", "--network", "none", "--mount", mount];
+        let command = ["--", "sh", "-c", &cat];
+        let done = environment.cofferdam(&[before, &rest[..], &command[..]].concat());
+        let done = done.expect_code(0);
+        assert!(done.stderr.contains(&format!("| {want}\n")), "{done}");
+    }
+}
+
+/// What is said about the words themselves, before anything is looked at.
+#[test]
+fn words_that_say_no_mount() {
+    let environment = TestEnvironment::with_repository();
+    let done = run(&environment, &["--mount", "src:to"], "true");
+    assert_eq!(
+        done.expect_code(2).stderr,
+        "error: `--mount`: `src:to` says no mount: `to` is no place in a sandbox: DST begins with `/` or `~/`\n\
+         hint: for example `--mount ~/data`, `--mount ~/data:/mnt/in:rw`, or `--mount src=/a:b,dst=/mnt/b` where a path has a \
+         colon\n"
+    );
+    for bad in [
+        "",
+        ":/in",
+        "src:",
+        "src:/in:ro",
+        "src:/a:/b",
+        "src=src,to=/in",
+    ] {
+        let done = run(&environment, &["--mount", bad], "true").expect_code(2);
+        assert!(
+            done.stderr.contains(&format!("`{bad}` says no mount")),
+            "{done}"
+        );
+    }
+    let done = environment.cofferdam(&["run", "--in", "box", "--mount", "src", "--", "true"]);
+    let done = done.expect_code(2);
+    assert!(done.stderr.contains("cannot be used with"), "{done}");
+    environment.expect_nothing_made();
+}
+
+// covers: S1-137
+#[test]
+fn no_file_can_say_it() {
+    let environment = TestEnvironment::with_repository();
+    environment.write(".cofferdam/config.yaml", "mount: [/etc]\n");
+    let done = environment.cofferdam(&["config", "check"]).expect_code(1);
+    assert!(done.stderr.contains("unknown field `mount`"), "{done}");
+}
+
+/// With the control that the same words are taken where nothing is wrong.
+#[test]
+fn what_no_sandbox_is_shown() {
+    let environment = TestEnvironment::with_repository();
+    let home = environment.home();
+    for name in [".ssh", ".config/gh", ".cofferdam", "repo/src", "repo/.git"] {
+        fs::create_dir_all(home.join(name)).unwrap();
+    }
+    put(&home.join("repo/.git/HEAD"), "ref: refs/heads/main\n");
+    data(&environment, "data");
+    let _bound = UnixListener::bind(home.join("socket")).unwrap();
+    symlink(home.join(".ssh"), home.join("link")).unwrap();
+    environment.write("secret/key", "x");
+    let many: Vec<String> = (0..65).map(|n| format!("~/data:/mnt/{n}")).collect();
+    let many: Vec<&str> = many.iter().flat_map(|one| ["--mount", one]).collect();
+    let cases: [(&[&str], &str); 24] = [
+        (&["--mount", "~/gone"], "nothing is there"),
+        (&["--mount", "~/socket"], "no directory and no regular file"),
+        (&["--mount", "/:/mnt/all"], "whole file system"),
+        (&["--mount", "/etc"], "this machine's own"),
+        (&["--mount", "/proc/self"], "this machine's own"),
+        (&["--mount", "/var/run"], "services of this machine"),
+        (&["--mount", "~:/mnt/home"], "Cofferdam's own directory"),
+        (&["--mount", "~/.cofferdam"], "Cofferdam's own directory"),
+        (&["--mount", "~/.ssh"], "keys and logins"),
+        (&["--mount", "~/link"], "keys and logins"),
+        (&["--mount", "~/.config"], "keys and logins"),
+        (
+            &["--mount", "secret", "--hide", "secret"],
+            "hidden from this sandbox",
+        ),
+        (&["--mount", "src:rw"], "in the git repository"),
+        (&["--mount", "~/repo:rw"], "in the git repository"),
+        (&["--mount", "~/repo/src:rw"], "in the git repository"),
+        (&["--mount", "~/repo/.git:rw"], "in the git repository"),
+        (
+            &["--mount", "~/data:/usr/share/x"],
+            "/usr is the sandbox's own",
+        ),
+        (
+            &["--mount", "~/data:/workspace/x"],
+            "/workspace is the sandbox's own",
+        ),
+        (
+            &["--mount", "~/data:/.cofferdam/vault"],
+            "/.cofferdam is the sandbox's own",
+        ),
+        (&["--mount", "~/data:/home/agent"], "the agent's whole home"),
+        (&["--mount", "~/data:~/a/b"], "right below `~/`"),
+        (
+            &["--mount", "~/data:/a", "--mount", "~/data:/a/b:rw"],
+            "the same place",
+        ),
+        (
+            &["--mount", "~/data:/a", "--mount", "~/repo:/a"],
+            "the same place",
+        ),
+        (&many, "65 mounts are too many"),
+    ];
+    for (options, why) in cases {
+        let done = run(&environment, options, "true").expect_code(1);
+        assert!(done.stderr.contains(why), "{options:?}: {done}");
+        assert!(done.stderr.contains("hint: "), "{done}");
+    }
+    // What can be told only when it has been looked through.
+    fs::create_dir_all(home.join("data/deep/.git")).unwrap();
+    let done = run(&environment, &["--mount", "~/data:rw"], "true").expect_code(1);
+    assert!(done.stderr.contains("a git repository is in it"), "{done}");
+    environment.expect_clean();
+    for fine in ["~/data", "~/repo", "src", "secret"] {
+        run(&environment, &["--mount", fine], "true").expect_code(0);
+    }
+    environment.expect_clean();
+}
+
+/// A program of the user's serves whoever reaches its socket, and a change of a file with another name is seen there too.
+#[test]
+fn doors_are_closed_and_second_names_are_read_only() {
+    for mode in MODES {
+        let environment = TestEnvironment::with_repository();
+        let shared = data(&environment, "shared");
+        let elsewhere = data(&environment, "elsewhere").join("file");
+        fs::hard_link(&elsewhere, shared.join("linked")).unwrap();
+        fs::create_dir_all(shared.join("deep/.cofferdam")).unwrap();
+        put(&shared.join("deep/.cofferdam/.env"), "KEY=secret");
+        let _bound = UnixListener::bind(shared.join("deep/socket")).unwrap();
+        let script = all_fail(&[
+            "test -S /mnt/shared/deep/socket",
+            "test -S /read/deep/socket",
+            "cat /mnt/shared/deep/.cofferdam/.env",
+            "cat /read/deep/.cofferdam/.env",
+            "echo >/mnt/shared/linked",
+            "mv /mnt/shared/linked /mnt/shared/other",
+        ]) + "test -f /mnt/shared/deep/socket && echo x >/mnt/shared/file";
+        let source = shared.to_str().unwrap();
+        let options = [
+            "--mode",
+            mode,
+            "--mount",
+            &words(&[source, "rw"]),
+            "--mount",
+            &words(&[source, "/read"]),
+        ];
+        let done = run(&environment, &options, &script).expect_code(0);
+        assert!(
+            done.stderr.contains("read-only in the sandbox")
+                && done.stderr.contains("/mnt/shared/linked"),
+            "{done}"
+        );
+        assert_eq!(text(&elsewhere), "elsewhere", "{mode}");
+        assert_eq!(text(&shared.join("file")), "x\n", "{mode}");
+        environment.expect_clean();
+    }
+}
+
+#[test]
+fn one_that_stays_has_them_after_each_start() {
+    for mode in MODES {
+        let lives = Lives::new();
+        let shared = data(&lives, "shared");
+        let seen = data(&lives, "seen");
+        let one = |shared: &Path| words(&[shared.to_str().unwrap(), "~/shared", "rw"]);
+        lives.create(
+            "box",
+            &[
+                "--mode",
+                mode,
+                "--network",
+                "none",
+                "--mount",
+                &one(&shared),
+                "--mount",
+                seen.to_str().unwrap(),
+            ],
+        );
+        lives
+            .exec("box", "echo a >~/shared/a && cat /mnt/seen/file")
+            .expect_code(0);
+        let status = lives.cofferdam(&["status", "box"]).expect_code(0).stdout;
+        let (shared_at, seen_at) = (shared.canonicalize().unwrap(), seen.canonicalize().unwrap());
+        let lines = [
+            format!("mount:   {} at /home/agent/shared\n", shared_at.display()),
+            format!("mount:   {} at /mnt/seen, read-only\n", seen_at.display()),
+        ];
+        assert!(lines.iter().all(|line| status.contains(line)), "{status}");
+        let told = lives.cofferdam(&["status", "--json", "box"]).expect_code(0);
+        let told: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
+        let first = &told["mounts"][0];
+        assert_eq!(first["source"], shared_at.to_str().unwrap(), "{told}");
+        assert_eq!(first["target"], "/home/agent/shared", "{told}");
+        assert_eq!(
+            (&first["writable"], &told["mounts"][1]["writable"]),
+            (&true.into(), &false.into())
+        );
+        lives.cofferdam(&["stop", "box"]).expect_code(0);
+        // It is looked through anew.
+        let _bound = UnixListener::bind(seen.join("socket")).unwrap();
+        lives.cofferdam(&["start", "box"]).expect_code(0);
+        let script = all_fail(&["echo >/mnt/seen/new", "test -S /mnt/seen/socket"])
+            + "test -f /mnt/seen/socket && cat ~/shared/a && echo b >~/shared/b";
+        lives.exec("box", &script).expect_code(0);
+        assert_eq!(text(&shared.join("b")), "b\n", "{mode}");
+        lives.cofferdam(&["delete", "box"]).expect_code(0);
+        assert!(
+            shared.join("a").exists() && seen.join("file").exists(),
+            "{mode}"
+        );
+        lives.expect_clean();
+    }
+}
+
+#[test]
+fn a_start_refuses_what_is_gone_or_has_become_something_else() {
+    let lives = Lives::new();
+    let shared = data(&lives, "shared");
+    let kept = lives.home().join("kept");
+    fs::create_dir(lives.home().join(".ssh")).unwrap();
+    let mount = words(&[shared.to_str().unwrap(), "/shared", "rw"]);
+    lives.create("box", &["--network", "none", "--mount", &mount]);
+    lives
+        .exec("box", "mkdir -p /shared/deep/.git")
+        .expect_code(0);
+    lives.cofferdam(&["stop", "box"]).expect_code(0);
+    let refused = |why: &str| {
+        let done = lives.cofferdam(&["start", "box"]).expect_code(1);
+        assert!(done.stderr.contains(why), "{done}");
+        assert!(done.stderr.contains("hint: "), "{done}");
+        assert_eq!(lives.state("box"), "stopped");
+        done
+    };
+    refused("a git repository is in it");
+    fs::remove_dir_all(shared.join("deep")).unwrap();
+    fs::rename(&shared, &kept).unwrap();
+    let gone = refused("nothing is there");
+    let named = shared.canonicalize().unwrap_or(shared.clone());
+    assert!(gone.stderr.contains(named.to_str().unwrap()), "{gone}");
+    assert!(gone.stderr.contains("bring back what was there"), "{gone}");
+    symlink(lives.home().join(".ssh"), &shared).unwrap();
+    refused("keys and logins");
+    fs::remove_file(&shared).unwrap();
+    symlink(&kept, &shared).unwrap();
+    refused("it leads to");
+    fs::remove_file(&shared).unwrap();
+    // The control: it is back.
+    fs::rename(&kept, &shared).unwrap();
+    lives.cofferdam(&["start", "box"]).expect_code(0);
+    lives.exec("box", "cat /shared/file").expect_code(0);
+}
+
+/// Host git looks for no repository where an agent can have made one, and what an agent can replace is not mounted.
+#[test]
+fn what_an_agent_makes_there_is_the_agents() {
+    let lives = Lives::new();
+    let shared = data(&lives, "shared");
+    let mount = words(&[shared.to_str().unwrap(), "/shared", "rw"]);
+    lives.create("box", &["--network", "none", "--mount", &mount]);
+    let made = "cd /shared && git init -q . && git config core.fsmonitor 'touch /tmp/it-ran' && mkdir deep";
+    lives.exec("box", made).expect_code(0);
+    let directory = shared.to_str().unwrap();
+    let done = lives.cofferdam(&["-C", directory, "list"]);
+    assert_ne!(done.status.code(), Some(0), "{done}");
+    assert!(done.stderr.contains("box"), "{done}");
+    let deep = shared.join("deep");
+    let options = ["--network", "none", "--mount", deep.to_str().unwrap()];
+    let done = lives.run(&options, "true").expect_code(1);
+    assert!(
+        done.stderr
+            .contains("the agent of sandbox `box` can put something else in its place"),
+        "{done}"
+    );
+}
+
+/// The same in containers, in each mode.
+#[test]
+fn containers_have_them_too() {
+    for world in worlds() {
+        for mode in MODES {
+            in_a_container(&world, mode);
+        }
+        world.expect_clean();
+    }
+}
+
+fn in_a_container(world: &World, mode: &str) {
+    let environment = &world.environment;
+    let name = format!("shared-{mode}");
+    let shared = data(environment, &name);
+    let elsewhere = data(environment, &format!("elsewhere-{mode}")).join("file");
+    fs::hard_link(&elsewhere, shared.join("linked")).unwrap();
+    let _bound = UnixListener::bind(shared.join("socket")).unwrap();
+    let seen = data(environment, &format!("seen-{mode}"));
+    let owner = fs::metadata(&shared).unwrap().uid();
+    let case = format!("{} {mode}", world.engine);
+    let options = [
+        "one",
+        "--mode",
+        mode,
+        "--network",
+        "none",
+        "--mount",
+        &words(&[shared.to_str().unwrap(), "/shared", "rw"]),
+        "--mount",
+        &words(&[seen.to_str().unwrap(), "~/seen"]),
+    ];
+    let made = world.make("create", &options);
+    if mode == "layer"
+        && made
+            .stderr
+            .contains("layers in containers of root's engine are root's alone")
+    {
+        return;
+    }
+    made.expect_code(0);
+    let script = all_fail(&[
+        "echo >~/seen/new",
+        "test -S /shared/socket",
+        "echo >/shared/linked",
+    ]) + "cat ~/seen/file && echo x >>/shared/file && echo y >/shared/made";
+    world.exec(&script);
+    world.cofferdam(&["stop", "one"]).expect_code(0);
+    world.cofferdam(&["start", "one"]).expect_code(0);
+    world.exec(&script);
+    assert_eq!(
+        text(&shared.join("file")),
+        format!("{name}x\nx\n"),
+        "{case}"
+    );
+    let made = fs::metadata(shared.join("made")).unwrap();
+    assert_eq!(made.uid(), owner, "{case}");
+    assert!(text(&elsewhere).starts_with("elsewhere"), "{case}");
+    assert!(!seen.join("new").exists(), "{case}");
+    world.cofferdam(&["delete", "one"]).expect_code(0);
+    let at = words(&[shared.to_str().unwrap(), "~/shared", "rw"]);
+    let command = [
+        "--mode",
+        mode,
+        "--network",
+        "none",
+        "--mount",
+        &at,
+        "--",
+        "sh",
+        "-c",
+        "echo z >~/shared/made",
+    ];
+    world.make("run", &command).expect_code(0);
+    assert_eq!(text(&shared.join("made")), "z\n", "{case}");
+}
