@@ -99,6 +99,7 @@ impl Both<'_> {
     }
 }
 
+// covers: S1-127
 #[test]
 #[expect(
     clippy::disallowed_methods,

@@ -206,6 +206,8 @@ pub enum ContentError {
         "the name of a variable has letters, digits and `_`, and begins with none of the digits"
     )]
     VariableName,
+    #[error("no program can be given so much by a variable: {most} bytes with its name are the most", most = super::variables::MOST)]
+    VariableLength,
     #[error(
         "`$` begins the name of a variable of this machine, such as $HOME: write `$$` for a dollar"
     )]

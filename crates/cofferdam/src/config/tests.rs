@@ -298,6 +298,21 @@ fn bad_entries_are_named_by_line_and_field() {
     refused(&"x".repeat(1 << 20), "3:7: firewall.allow[0]: ");
 }
 
+/// With its name and the byte that ends it: execve(2).
+#[test]
+fn a_variable_that_no_program_can_be_given_is_refused() {
+    let parsed = |length: usize| {
+        let text = format!("env:\n  A: {}\n", "x".repeat(length));
+        parse(Path::new("c"), text.as_bytes(), Origin::Global)
+    };
+    parsed((128 << 10) - 3).unwrap();
+    let refused = parsed((128 << 10) - 2).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("c:2:6: env.A: no program can be given so much"),
+        "{refused}"
+    );
+}
+
 #[test]
 fn bytes_that_are_no_text_are_named_by_line() {
     let parsed = parse(

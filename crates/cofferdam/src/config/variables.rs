@@ -7,6 +7,9 @@ use serde_saphyr::Spanned;
 use super::content::{ContentError, Located, Misplaced, Variable};
 use super::fields::{line, wrong};
 
+/// Bytes of `NAME=value`: with the one that ends it, what the kernel takes (MAX_ARG_STRLEN, execve(2)).
+pub(super) const MOST: usize = (128 << 10) - 1;
+
 /// By their names.
 pub(super) type Entries = BTreeMap<String, Spanned<String>>;
 
@@ -17,6 +20,11 @@ pub(super) fn located(found: &Entries) -> Result<BTreeMap<String, Located<Variab
             return Err(refuse(ContentError::VariableName));
         }
         let value = variable(&text.value).map_err(refuse)?;
+        if let Variable::Text(text) = &value
+            && name.len() + 1 + text.len() > MOST
+        {
+            return Err(refuse(ContentError::VariableLength));
+        }
         let line = line(text);
         Ok((name.clone(), Located { value, line }))
     };

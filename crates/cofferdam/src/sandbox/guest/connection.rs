@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cofferdam_guest::protocol::{
-    self, ExecStep, GuestExit, ProgramEntry, Reply, Request, Status, Stop,
+    self, ExecStep, FrameError, GuestExit, MAX_FRAME, ProgramEntry, Reply, Request, Status, Stop,
 };
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -271,7 +271,12 @@ impl Connection {
         let frame = protocol::encode(request).map_err(|error| SandboxError::Program {
             program: String::new(),
             fault: ProgramFault::Other,
-            reason: error.to_string(),
+            reason: match (error, request) {
+                (FrameError::TooLong(bytes), Request::Exec { .. }) => format!(
+                    "its arguments and variables are too long: {bytes} bytes, and {MAX_FRAME} are the most; a file or its input can be longer"
+                ),
+                _ => error.to_string(),
+            },
         })?;
         let sent = self.outgoing.send(Outgoing { frame, fds }).await;
         sent.map_err(|_| self.shared.gone())
