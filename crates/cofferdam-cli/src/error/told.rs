@@ -93,6 +93,10 @@ pub(super) fn copy_hint(error: &CopyError) -> Option<String> {
 
 /// No agent has started yet.
 fn hook_hint(hook: &HookError, log: Option<&Path>) -> String {
+    if hook.sandbox_gone {
+        return "the sandbox ended while the command ran in it: if nobody meant it to, try again; `cofferdam list` shows what is there"
+            .to_owned();
+    }
     let (option, place) = match hook.point {
         HookPoint::WorktreeReady => (
             "`--on-worktree-ready`",
@@ -119,8 +123,11 @@ fn hook_hint(hook: &HookError, log: Option<&Path>) -> String {
             "in the agent's home in the sandbox, which has no network but what rules open",
         ),
     };
-    let mut hint =
-        format!("no agent was started; correct the command after {option}: it runs {place}");
+    let left = match hook.point {
+        HookPoint::OnSync => "those after it were not run",
+        _ => "no agent was started",
+    };
+    let mut hint = format!("{left}; correct the command after {option}: it runs {place}");
     if let Some(log) = log {
         hint.push_str(&format!("; all that it said: `less {}`", shell_word(log)));
     }

@@ -15,7 +15,7 @@ use super::hook_point::HookPoint;
 use super::inside::{Inside, InsideError, Output};
 use super::options::Hook;
 use crate::process::{Exit, Input, Invocation, ProcessError, Sink};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, SandboxError};
 
 /// A hook did not succeed; the step it belongs to has failed.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +25,8 @@ pub struct HookError {
     pub command: String,
     pub exit: Option<Exit>,
     pub reason: String,
+    /// The sandbox that it ran in ended meanwhile, or contact with it was lost.
+    pub sandbox_gone: bool,
 }
 
 /// So many lines of the beginning and of the end are in an error.
@@ -64,6 +66,7 @@ pub(super) async fn on_host(
             command: hook.command.clone(),
             exit,
             reason,
+            sandbox_gone: false,
         };
         let (theirs, ours) = std::io::pipe()
             .map_err(|error| failed(None, format!("cannot make a pipe: {error}")))?;
@@ -168,6 +171,7 @@ impl InSandbox<'_> {
             command: label.to_owned(),
             exit: None,
             reason: error.to_string(),
+            sandbox_gone: matches!(error, InsideError::Sandbox(SandboxError::Gone(_))),
         };
         let telling = Telling {
             point,
@@ -228,6 +232,7 @@ impl Telling<'_> {
             command: self.label.to_owned(),
             exit: Some(exit),
             reason,
+            sandbox_gone: false,
         })
     }
 }
