@@ -52,7 +52,7 @@ pub(crate) async fn run(
         let revoked = approvals::revoke(home, &top).map_err(|error| unapproved(&error))?;
         output::note(&match revoked {
             Revoked::Lines => {
-                "revoked: nothing of this repository's configuration is approved any more\n"
+                "revoked: nothing of this repository's configuration is approved any more; in sandboxes that run, files stay where they are, and variables in the file for shells until `cofferdam sync`\n"
                     .to_owned()
             }
             Revoked::Nothing => "nothing was approved for this repository\n".to_owned(),

@@ -1,9 +1,10 @@
 //! `cofferdam sync`.
 
+use std::cell::Cell;
 use std::process::ExitCode;
 
 use clap::Args;
-use cofferdam::registry;
+use cofferdam::registry::{self, Setup};
 use cofferdam::session::living::Condition;
 use cofferdam::session::manage::ManageError;
 use cofferdam::session::{Caller, Session, SyncMode};
@@ -64,6 +65,7 @@ pub(crate) async fn run(
     let in_force = reached.sandboxes.is_empty() || tell(&reached, environment.colour.on_stderr());
     drop(change);
     let sandboxes = Sandboxes { names };
+    let runs = Cell::new(named);
     let code = living::each(&sandboxes, environment, interrupt, async |caller, one| {
         let provider = one.provider(caller)?;
         if !named {
@@ -71,8 +73,10 @@ pub(crate) async fn run(
             if condition != Condition::Running {
                 return Ok(());
             }
+            runs.set(true);
         }
         let name = one.name().clone();
+        let failed = one.record().setup == Setup::Failed;
         let sync = async |caller: &Caller| {
             let session = Session::open(caller, one, &provider).await?;
             session.sync(mode).await
@@ -85,8 +89,16 @@ pub(crate) async fn run(
         } else {
             format!("{name}: {files} sent, {hooks} run\n")
         });
+        if failed {
+            output::note(&format!(
+                "{name}: a command failed when it was made, so it is there for a look only: `cofferdam delete {name}`, and make it again\n"
+            ));
+        }
         Ok(())
     })
     .await?;
+    if !runs.get() {
+        output::note("no sandbox of this repository runs: `cofferdam start NAME` starts one\n");
+    }
     Ok(if in_force { code } else { ExitCode::FAILURE })
 }

@@ -227,22 +227,24 @@ fn variables_are_in_every_program_and_in_the_file_for_shells() {
 // covers: S1-28, S1-33, S1-34, S1-70, S1-101, S1-102, S1-103, S1-106, S1-107
 #[test]
 fn it_is_done_again_where_something_changed_or_somebody_asks() {
-    let hook = "on_sync:\n  - {cmd: pwd >> count, name: counting}\n  - {cmd: cat a >> count}\n";
+    let hook = "on_sync:\n  - {cmd: 'echo $(id -un) $PWD >> count', name: counting}\n  - {cmd: cat a >> count}\n";
     let user = User::new(hook);
     user.puts(".cofferdam/home/a", "first\n");
     user.make();
-    let once = "/home/agent\nfirst\n";
+    let once = "agent /home/agent\nfirst\n";
     assert_eq!(user.inside("cat ~/count"), once);
     // Whoever enters it starts nothing.
     assert_eq!(user.inside("cat ~/count"), once);
     user.puts(".cofferdam/home/a", "second\n");
     let synced = user.cofferdam(&["sync", "box"]).expect_code(0);
-    assert!(synced.stderr.contains("counting"), "{synced}");
+    for label in ["counting", "hook sandbox.onSync: cat a >> count"] {
+        assert!(synced.stderr.contains(label), "{label}: {synced}");
+    }
     assert!(
         synced.stderr.contains("box: 1 file sent, 2 commands run"),
         "{synced}"
     );
-    let twice = format!("{once}/home/agent\nsecond\n");
+    let twice = format!("{once}agent /home/agent\nsecond\n");
     assert_eq!(user.inside("cat ~/count"), twice);
     // Somebody inside changed a file, and without a name it is every one that runs.
     user.inside("echo theirs > ~/a");
@@ -255,8 +257,13 @@ fn it_is_done_again_where_something_changed_or_somebody_asks() {
     // One that was stopped is another life.
     user.inside("rm ~/count");
     user.cofferdam(&["stop", "box"]).expect_code(0);
+    let synced = user.cofferdam(&["sync"]).expect_code(0);
+    assert!(
+        synced.stderr.contains("no sandbox of this repository runs"),
+        "{synced}"
+    );
     user.cofferdam(&["start", "box"]).expect_code(0);
-    assert_eq!(user.inside("cat ~/count"), "/home/agent\nsecond\n");
+    assert_eq!(user.inside("cat ~/count"), "agent /home/agent\nsecond\n");
     user.ends();
 }
 
@@ -273,8 +280,9 @@ fn a_command_that_fails_is_the_last_and_all_run_again() {
         assert!(failed.stderr.contains(part), "{part}: {failed}");
     }
     assert_eq!(user.inside("cat ~/order; touch ~/mended"), "first\n");
-    user.cofferdam(&["sync", "box"]).expect_code(0);
+    let synced = user.cofferdam(&["sync", "box"]).expect_code(0);
     assert_eq!(user.inside("cat ~/order"), "first\nfirst\nthird\n");
+    assert!(synced.stderr.contains("`cofferdam delete box`"), "{synced}");
     user.ends();
 }
 
@@ -375,7 +383,11 @@ fn a_repository_asks_and_gets_what_was_approved() {
         assert!(shown.stdout.contains(line), "{line}: {shown}");
     }
     assert_eq!(user.inside("echo $A,${E-none}"), "theirs,none\n");
-    user.cofferdam(&["approve", "--revoke"]).expect_code(0);
+    let revoked = user.cofferdam(&["approve", "--revoke"]).expect_code(0);
+    assert!(
+        revoked.stderr.contains("files stay where they are"),
+        "{revoked}"
+    );
     assert_eq!(user.inside("echo $A"), "own\n");
     let rules = user.cofferdam(&["net", "rules"]).expect_code(0);
     assert!(!rules.stdout.contains("asked.test"), "{rules}");
@@ -404,7 +416,6 @@ fn who_approves_at_a_terminal_is_asked() {
     assert!(again.stderr.contains("all of this is approved"), "{again}");
 }
 
-// covers: S1-128
 #[test]
 fn each_value_says_where_it_is_from() {
     let user = User::new("env: {OWN: one}\nlimits:\n  memory: 1g\nhide: [secret]\n");

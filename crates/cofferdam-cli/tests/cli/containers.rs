@@ -15,7 +15,7 @@ pub(crate) const IMAGE: &str = "git:latest";
 pub(crate) const SURROUNDINGS: [&str; 2] = ["DOCKER_HOST", "CONTAINER_HOST"];
 
 /// Of a holder that waits.
-const READY: &str = "label=io.cofferdam.role=ready";
+pub(crate) const READY: &str = "label=io.cofferdam.role=ready";
 
 /// A user who has sandboxes in containers of `engine`.
 pub(crate) struct World {

@@ -1,5 +1,6 @@
 //! What the commit before this one has made is listed, collected, started and deleted by this one. `scripts/test --all` builds it.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -99,14 +100,18 @@ impl Both<'_> {
     }
 }
 
-// covers: S1-127
-#[test]
 #[expect(
     clippy::disallowed_methods,
     reason = "scripts/test says where it has built it"
 )]
+fn previous() -> Option<OsString> {
+    std::env::var_os("COFFERDAM_TEST_PREVIOUS")
+}
+
+// covers: S1-127
+#[test]
 fn what_it_made_is_looked_after() {
-    let Some(previous) = std::env::var_os("COFFERDAM_TEST_PREVIOUS") else {
+    let Some(previous) = previous() else {
         skip!("the commit before this one: only with `scripts/test --all`");
         return;
     };

@@ -232,7 +232,9 @@ fn a_sandbox_that_ends_in_the_middle_is_named_and_has_all_of_it_when_it_is_start
     let done = finish(child).expect_code(1);
     assert!(
         done.stderr.contains("hanging")
-            && done.stderr.contains("the sandbox ended while the command ran"),
+            && done
+                .stderr
+                .contains("the sandbox ended while the command ran"),
         "{done}"
     );
     assert_eq!(user.state("box"), "stopped");
@@ -273,6 +275,19 @@ fn a_sandbox_that_ends_while_files_come() {
     }
     kill_process(Pid::from_raw(init).unwrap(), Signal::KILL).unwrap();
     let done = finish(child);
+    // Whatever came is whole before anybody brings it again.
+    let mut there = 0;
+    for number in 0..400 {
+        if let Ok(text) = std::fs::read_to_string(inside.join(format!("f{number}"))) {
+            assert_eq!(
+                text,
+                format!("{number} ").repeat(5_000),
+                "f{number}: {done}"
+            );
+            there += 1;
+        }
+    }
+    assert!(there > 0, "{done}");
     user.cofferdam(&["start", "box"]).expect_code(0);
     let whole = "cd ~/d && ls -A | wc -l; for f in f*; do test \"$(wc -w <$f) $(tr ' ' '\\n' <$f | sort -u | grep -c .)\" = '5000 1' || echo \"$f\"; done";
     assert_eq!(user.inside(whole), "400\n", "{done}");

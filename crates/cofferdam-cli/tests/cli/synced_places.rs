@@ -117,9 +117,9 @@ fn says(place: &Place, hooks: &str, allowed: &[u16]) {
 fn everything_is_there(place: &Place) {
     assert_eq!(
         place.inside(
-            "cd; stat -c '%a %U' .vimrc bin/tool .config/a/b scripts/a.sh scripts/b.sh deep/er/key; cat .vimrc /tmp/of-rule; bin/tool"
+            "cd; stat -c '%a %U' .vimrc bin/tool .config/a/b scripts/a.sh scripts/b.sh deep/er/key of-hook; stat -c %U deep deep/er .config/a bin scripts; test $(cat of-hook) = $(id -u) && echo same; cat .vimrc /tmp/of-rule; bin/tool"
         ),
-        "644 agent\n755 agent\n644 agent\n755 agent\n755 agent\n600 agent\nset nu\nkey\nran\n"
+        "644 agent\n755 agent\n644 agent\n755 agent\n755 agent\n600 agent\n644 agent\nagent\nagent\nagent\nagent\nagent\nsame\nset nu\nkey\nran\n"
     );
     let told = "OF_HOST=se 'cret'\nwith $(lines)\nPLAIN=it's $HOME\nnone\n";
     let tell = "echo \"OF_HOST=$OF_HOST\"; echo \"PLAIN=$PLAIN\"; echo \"${ABSENT-none}\"";
@@ -145,7 +145,7 @@ fn everything(place: &Place) {
     ] {
         place.puts(path, text);
     }
-    let hooks = "  - {cmd: cat .vimrc >> count, name: counting}\n";
+    let hooks = "  - {cmd: 'id -u > of-hook; cat .vimrc >> count', name: counting}\n";
     says(place, hooks, &[]);
     let made = place.makes().expect_code(0);
     assert!(made.stderr.contains("nothing matches `~/none/*`"), "{made}");

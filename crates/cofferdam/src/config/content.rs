@@ -190,6 +190,8 @@ pub enum ContentError {
     Missing(&'static str),
     #[error("it is empty")]
     NoText,
+    #[error("it has more than {most} different words: put it into a file, and run that", most = super::named::MOST)]
+    Words,
     #[error("it is no path")]
     NoPath,
     #[error("it is a path in the sandbox: begin it with `/` or `~/`")]

@@ -5,6 +5,7 @@ use serde_saphyr::Spanned;
 
 use super::content::{Check, ContentError, Located, Misplaced, SyncHook};
 use super::fields::{line, present, value, wrong};
+use super::named::{MOST, words};
 
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -63,7 +64,7 @@ pub(super) fn located(
     Ok(Located {
         line: line(entry),
         value: SyncHook {
-            command: text(cmd, field(".cmd"))?,
+            command: command(cmd, field(".cmd"))?,
             name: named(name.as_ref(), field(".name"))?,
             root: root.as_ref().is_some_and(|root| root.value),
         },
@@ -82,7 +83,7 @@ pub(super) fn check(
     Ok(Located {
         line: line(entry),
         value: Check {
-            command: text(cmd, field(".cmd"))?,
+            command: command(cmd, field(".cmd"))?,
             name: named(name.as_ref(), field(".name"))?,
         },
     })
@@ -93,10 +94,25 @@ pub(super) fn setup(found: &Spanned<Option<String>>) -> Result<Located<String>, 
     if !says_something(command) {
         return Err(wrong(found, "setup", ContentError::NoText));
     }
+    if has_too_many_words(command) {
+        return Err(wrong(found, "setup", ContentError::Words));
+    }
     Ok(Located {
         line: line(found),
         value: command.clone(),
     })
+}
+
+fn command(found: &Spanned<String>, field: String) -> Result<String, Misplaced> {
+    if has_too_many_words(&found.value) {
+        return Err(wrong(found, field, ContentError::Words));
+    }
+    text(found, field)
+}
+
+/// Each may be a file, which whoever approves the command approves with it.
+fn has_too_many_words(command: &str) -> bool {
+    words(command).len() > MOST
 }
 
 fn named(name: Option<&Spanned<String>>, field: String) -> Result<Option<String>, Misplaced> {

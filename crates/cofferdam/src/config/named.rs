@@ -10,8 +10,8 @@ use crate::text::hex;
 
 /// The largest one in bytes that is read; of what is larger, or a link, only the name counts.
 const LARGEST: u64 = 1 << 20;
-/// So many words of one command may be files.
-const MOST: usize = 32;
+/// So many different words one command may have: each may be a file, and is looked for.
+pub(super) const MOST: usize = 1000;
 
 /// The files below `top` that are words of the command, with the SHA-256 of each in hex digits, or what else it is. What those read and
 /// run in turn is not looked for.
@@ -36,7 +36,7 @@ pub fn named_files(top: &Path, command: &str) -> BTreeMap<String, String> {
 /// What of a line for a shell may be paths, without `.` in them.
 pub(crate) fn words(command: &str) -> BTreeSet<String> {
     let words = command.split(|c: char| c.is_whitespace() || "\"'`;|&<>(){}=$!".contains(c));
-    words.filter_map(plain).take(MOST).collect()
+    words.filter_map(plain).collect()
 }
 
 fn plain(word: &str) -> Option<String> {
@@ -86,8 +86,10 @@ mod tests {
             "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"
         );
         assert_eq!(named("link"), "link");
-        // One that is named very often is read once, and not all words are looked at.
+        // One that is named very often is read once, and no word is too late to be one.
         let often = "./run ".repeat(300_000);
         assert_eq!(named(&often), "run");
+        let late: String = (0..MOST).map(|number| format!("word-{number}\n")).collect();
+        assert_eq!(named(&format!("{late}ci/check.sh")), "ci/check.sh");
     }
 }

@@ -298,6 +298,28 @@ fn bad_entries_are_named_by_line_and_field() {
     refused(&"x".repeat(1 << 20), "3:7: firewall.allow[0]: ");
 }
 
+/// Each may be a file that is approved with the command.
+#[test]
+fn a_command_of_very_many_words_is_refused() {
+    let parsed = |count: usize, entry: &str| {
+        let words: String = (0..count).map(|number| format!(" w{number}")).collect();
+        let text = entry.replace("CMD", &format!("'true{words}'"));
+        parse(Path::new("c"), text.as_bytes(), Origin::Repository)
+    };
+    for entry in [
+        "setup: CMD\n",
+        "on_sync: [{cmd: CMD}]\n",
+        "gate: {checks: [{cmd: CMD}]}\n",
+    ] {
+        parsed(999, entry).unwrap();
+        let refused = parsed(1000, entry).unwrap_err().to_string();
+        assert!(
+            refused.contains("more than 1000 different words"),
+            "{refused}"
+        );
+    }
+}
+
 /// With its name and the byte that ends it: execve(2).
 #[test]
 fn a_variable_that_no_program_can_be_given_is_refused() {
@@ -560,6 +582,10 @@ fn what_is_wrong_elsewhere_is_named_by_line_and_field() {
         ("run: {image: x}\n", "1:7: run.image: unknown field `image`"),
         ("volumes: []\n", "1:1: volumes: unknown field `volumes`"),
         ("capabilities: []\n", "1:1: capabilities: unknown field"),
+        ("ports: []\n", "1:1: ports: unknown field"),
+        ("mounts: []\n", "1:1: mounts: unknown field"),
+        ("privileged: true\n", "1:1: privileged: unknown field"),
+        ("devices: []\n", "1:1: devices: unknown field"),
         ("build: {}\n", "1:1: build: unknown field"),
     ] {
         let parsed = parse(Path::new("c"), text.as_bytes(), Origin::Global);

@@ -185,28 +185,40 @@ impl Repository {
         path: &Path,
         cancel: &CancellationToken,
     ) -> Result<InTree, GitError> {
-        let mut name = format!("{commit}:").into_bytes();
-        name.extend_from_slice(path.as_os_str().as_bytes());
-        if name.contains(&b'\n') {
-            return Ok(InTree::Other);
+        let found = self.look_up_all(&[(commit, path)], cancel).await?;
+        Ok(found.into_iter().next().unwrap_or(InTree::Other))
+    }
+
+    /// The same of each of these, in their order.
+    pub async fn look_up_all(
+        &self,
+        places: &[(&Oid, &Path)],
+        cancel: &CancellationToken,
+    ) -> Result<Vec<InTree>, GitError> {
+        let mut names = Vec::new();
+        for (commit, path) in places {
+            let path = path.as_os_str().as_bytes();
+            // A name of more than one line cannot be asked for.
+            if !path.contains(&b'\n') {
+                names.extend_from_slice(format!("{commit}:").as_bytes());
+                names.extend_from_slice(path);
+                names.push(b'\n');
+            }
         }
-        name.push(b'\n');
         let done = self
             .command()
             .args(["cat-file", "--batch-check", "--follow-symlinks"])
-            .input(Input::Bytes(name))
+            .input(Input::Bytes(names))
             .run(cancel)
             .await?;
-        if done.stdout.ends_with(b" missing\n") {
-            return Ok(InTree::Missing);
-        }
-        let line = String::from_utf8_lossy(&done.stdout);
-        let mut words = line.split(' ');
-        let blob = match (words.next(), words.next()) {
-            (Some(id), Some("blob")) => id.parse().ok(),
-            _ => None,
-        };
-        Ok(blob.map_or(InTree::Other, InTree::Blob))
+        let mut told = done.stdout.as_slice();
+        let found = places.iter().map(|(_, path)| {
+            if path.as_os_str().as_bytes().contains(&b'\n') {
+                return InTree::Other;
+            }
+            next_told(&mut told)
+        });
+        Ok(found.collect())
     }
 
     /// The commit that is named at each of the gitlinks of `commit`'s tree.
@@ -266,5 +278,27 @@ impl Repository {
             .run(cancel)
             .await?;
         Ok(printable(&String::from_utf8_lossy(&done.stdout)))
+    }
+}
+
+/// The next answer of `git cat-file --batch-check --follow-symlinks`.
+fn next_told(told: &mut &[u8]) -> InTree {
+    let end = told.iter().position(|&byte| byte == b'\n');
+    let line = told.get(..end.unwrap_or(told.len())).unwrap_or_default();
+    *told = end.and_then(|end| told.get(end + 1..)).unwrap_or_default();
+    if line.ends_with(b" missing") {
+        return InTree::Missing;
+    }
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split(' ');
+    match (words.next(), words.next()) {
+        (Some(id), Some("blob")) => id.parse().map_or(InTree::Other, InTree::Blob),
+        // A link that leads nowhere in the tree: so many bytes say where, on a line of their own.
+        (Some("symlink" | "dangling" | "loop" | "notdir"), Some(length)) => {
+            let length = length.parse::<usize>().unwrap_or(usize::MAX);
+            *told = told.get(length.saturating_add(1)..).unwrap_or_default();
+            InTree::Other
+        }
+        _ => InTree::Other,
     }
 }

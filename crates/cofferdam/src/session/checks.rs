@@ -266,14 +266,15 @@ impl Checks {
         trusted: &Oid,
         tip: &Oid,
     ) -> Result<Option<String>, RunErrorKind> {
-        for path in words(command) {
-            let cancel = &self.caller.cancel;
-            let theirs = repo.look_up(tip, Path::new(&path), cancel).await?;
-            if theirs != repo.look_up(trusted, Path::new(&path), cancel).await? {
-                return Ok(Some(path));
-            }
-        }
-        Ok(None)
+        let words: Vec<String> = words(command).into_iter().collect();
+        let places: Vec<_> = (words.iter())
+            .flat_map(|path| [(tip, Path::new(path)), (trusted, Path::new(path))])
+            .collect();
+        let found = repo.look_up_all(&places, &self.caller.cancel).await?;
+        let mut pairs = words.into_iter().zip(found.chunks(2));
+        Ok(pairs
+            .find(|(_, pair)| pair.first() != pair.last())
+            .map(|(path, _)| path))
     }
 }
 

@@ -282,7 +282,7 @@ async fn steps(
     if let Some(problem) = problem {
         return Err(failed(&problem));
     }
-    posted.map_err(|error| failed(&error.to_string()))
+    posted.map_err(|error| failed(&format!("{}: {error}", client.kind())))
 }
 
 /// What comes in pieces, by the line.
