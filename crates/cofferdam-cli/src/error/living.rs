@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use cofferdam::sandbox::SandboxError;
-use cofferdam::session::{CollectError, PlanError, SessionError};
+use cofferdam::session::{CollectError, PlanError, SessionError, SyncError};
 use cofferdam::wall::supervisor::SupervisorError;
 
 use super::mount;
@@ -53,6 +53,12 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         SessionError::Unfinished { name } => {
             format!("remove what there is of it with `cofferdam delete {name}`")
         }
+        SessionError::Sync {
+            name,
+            source: SyncError::Hook(hook),
+        } if hook.sandbox_gone => format!(
+            "it ended while the command ran in it: `cofferdam start {name}` starts it, and syncs it again"
+        ),
         SessionError::Sync { name, .. } => format!(
             "it runs, without what comes after that; mend it, and `cofferdam sync {name}` goes on"
         ),

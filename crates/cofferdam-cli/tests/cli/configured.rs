@@ -221,6 +221,13 @@ fn variables_are_in_every_program_and_in_the_file_for_shells() {
         ],
     );
     ran.expect_code(0);
+    // What a sandbox was given by its maker counts in shells too.
+    user.create("given", &["--network", "none", "--env", "PLAIN=given"]);
+    let both = "echo $PLAIN; . ~/.cofferdam-env; echo $PLAIN; echo $DOLLAR";
+    let told = user.exec("given", both).expect_code(0).stdout;
+    assert_eq!(told, "given\ngiven\n$x\n");
+    user.cofferdam(&["delete", "--force", "given"])
+        .expect_code(0);
     user.ends();
 }
 

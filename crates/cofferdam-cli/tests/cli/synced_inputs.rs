@@ -234,7 +234,7 @@ fn a_sandbox_that_ends_in_the_middle_is_named_and_has_all_of_it_when_it_is_start
         done.stderr.contains("hanging")
             && done
                 .stderr
-                .contains("the sandbox ended while the command ran"),
+                .contains("it ended while the command ran in it: `cofferdam start box`"),
         "{done}"
     );
     assert_eq!(user.state("box"), "stopped");

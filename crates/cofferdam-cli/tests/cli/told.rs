@@ -92,7 +92,7 @@ fn a_hook_that_fails() {
             "in the sandbox,",
         ),
     ] {
-        let command = "echo first; echo no such thing >&2; exit 3";
+        let command = "exec 2>&1; echo first; echo no such thing >&2; exit 3";
         let done = environment
             .run(&["--branch", "feature", option, command], "true")
             .expect_code(1);

@@ -75,7 +75,7 @@ pub(crate) fn broken(trial: &mut Trial<'_>) {
         (
             "port 0",
             allow("    - domain: denied.test\n      ports: [0]\n"),
-            "firewall.allow[0].ports[0]",
+            "ports[0]: `0` is not a port",
         ),
         (
             "port 70000",

@@ -172,6 +172,9 @@ pub struct Position {
     pub column: u64,
 }
 
+/// Bytes of `NAME=value`: with the one that ends it, what the kernel takes (MAX_ARG_STRLEN, execve(2)).
+pub(super) const LONGEST_VARIABLE: usize = (128 << 10) - 1;
+
 /// What is wrong at one place of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
@@ -208,7 +211,7 @@ pub enum ContentError {
         "the name of a variable has letters, digits and `_`, and begins with none of the digits"
     )]
     VariableName,
-    #[error("no program can be given so much by a variable: {most} bytes with its name are the most", most = super::variables::MOST)]
+    #[error("no program can be given so much by a variable: {most} bytes with its name are the most", most = LONGEST_VARIABLE)]
     VariableLength,
     #[error(
         "`$` begins the name of a variable of this machine, such as $HOME: write `$$` for a dollar"

@@ -4,11 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_saphyr::Spanned;
 
-use super::content::{ContentError, Located, Misplaced, Variable};
+use super::content::{ContentError, LONGEST_VARIABLE, Located, Misplaced, Variable};
 use super::fields::{line, wrong};
-
-/// Bytes of `NAME=value`: with the one that ends it, what the kernel takes (MAX_ARG_STRLEN, execve(2)).
-pub(super) const MOST: usize = (128 << 10) - 1;
 
 /// By their names.
 pub(super) type Entries = BTreeMap<String, Spanned<String>>;
@@ -21,7 +18,7 @@ pub(super) fn located(found: &Entries) -> Result<BTreeMap<String, Located<Variab
         }
         let value = variable(&text.value).map_err(refuse)?;
         if let Variable::Text(text) = &value
-            && name.len() + 1 + text.len() > MOST
+            && name.len() + 1 + text.len() > LONGEST_VARIABLE
         {
             return Err(refuse(ContentError::VariableLength));
         }

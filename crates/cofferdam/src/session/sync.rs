@@ -175,7 +175,7 @@ impl Syncing<'_> {
             registry::unseen(&self.caller.home, top.as_path(), user_home.as_deref())?
         };
         let environment = self.caller.environment.clone();
-        let workdir = self.workdir.to_owned();
+        let (workdir, given) = (self.workdir.to_owned(), self.environment.clone());
         let look = move || {
             let places = Places {
                 own: &own,
@@ -183,6 +183,7 @@ impl Syncing<'_> {
                 top: top.as_path(),
                 written: &written,
                 environment: &environment,
+                given: &given,
                 workdir: &workdir,
             };
             let mut wanted = gather(&config, places, |path| known.entries.contains_key(path));

@@ -52,6 +52,8 @@ pub struct Places<'a> {
     pub written: &'a [PathBuf],
     /// The variables of this machine.
     pub environment: &'a BTreeMap<OsString, OsString>,
+    /// What programs inside are given by whoever starts them: it counts before what the configuration says.
+    pub given: &'a BTreeMap<OsString, OsString>,
     /// Where the sandbox has the repository's files.
     pub workdir: &'a Path,
 }
@@ -116,7 +118,12 @@ pub fn gather(config: &Merged, places: Places<'_>, brought: impl Fn(&Path) -> bo
     let mut wanted = Wanted::default();
     let is_there = |name: &str| brought(&Path::new(HOME).join(name));
     if !config.env.is_empty() || is_there(VARIABLES) {
-        let variables = variables(config, places.environment);
+        let mut variables = variables(config, places.environment);
+        for (name, value) in &mut variables {
+            if let Some(given) = places.given.get(name) {
+                value.clone_from(given);
+            }
+        }
         wanted.text(VARIABLES, shell::exports(&variables));
     }
     if is_there(THEME) {

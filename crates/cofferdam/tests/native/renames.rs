@@ -178,11 +178,20 @@ both! {
     async fn a_rename_is_not_lost_among_signals() {
         let (_layers, sandbox) = fresh(1000).await;
         let told = perl(&*sandbox, r#"
-            my $heard = 0; my $me = $$;
-            my $act = POSIX::SigAction->new(sub { $heard++ }, POSIX::SigSet->new, POSIX::SA_RESTART());
-            # Its own code runs between two of the program's steps: within one perl can crash.
+            use IO::Handle; my $heard = 0; my $me = $$;
+            pipe my $told, my $tell; $_->blocking(0) for $told, $tell;
+            my $act = POSIX::SigAction->new(sub { $heard++; syswrite $tell, "x" }, POSIX::SigSet->new, POSIX::SA_RESTART());
+            # Its own code runs between two of the program's steps: within one perl can crash. Of signals that wait for that, 120 end it.
             $act->safe(1); POSIX::sigaction(POSIX::SIGUSR1(), $act);
-            my $child = fork; if (!$child) { while (getppid == $me) { kill "USR1", $me; select undef, undef, undef, 0.001 } exit }
+            my $child = fork; if (!$child) {
+                my $waits = 0;
+                while (getppid == $me) {
+                    if ($waits < 100) { kill "USR1", $me; $waits++ }
+                    select undef, undef, undef, 0.001;
+                    $waits = 0 if sysread $told, my $heard, 4096;
+                }
+                exit
+            }
             select undef, undef, undef, 0.001 until $heard;
             my @done = map { (mv("many", "lots"), mv("lots", "many")) } 1..3;
             my $lost = grep { mv("dir", "own") || mv("own", "dir") } 1..500;
