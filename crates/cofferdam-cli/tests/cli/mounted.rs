@@ -235,6 +235,53 @@ fn what_no_sandbox_is_shown() {
     environment.expect_clean();
 }
 
+/// Wherever it lies: what an agent writes there would be run by the user's next git command.
+#[test]
+fn what_the_users_git_runs_is_not_writable() {
+    let environment = TestEnvironment::with_repository();
+    for name in ["hooks", "more", "objects"] {
+        let path = data(&environment, name);
+        let path = path.to_str().unwrap();
+        let mount = format!("{path}:rw");
+        let tried = |code| run(&environment, &["--mount", &mount], "true").expect_code(code);
+        tried(0);
+        let included = format!("{path}/settings");
+        match name {
+            "hooks" => drop(environment.git(&["config", "core.hooksPath", path])),
+            "more" => drop(environment.git(&["config", "include.path", &included])),
+            _ => environment.write(".git/objects/info/alternates", &format!("{path}\n")),
+        }
+        let refused = tried(1);
+        assert!(
+            refused.stderr.contains("your git runs"),
+            "{name}: {refused}"
+        );
+        run(&environment, &["--mount", path], "true").expect_code(0);
+    }
+    environment.expect_clean();
+}
+
+/// An agent that could write beside a path puts a link in its place, and the next sandbox is to have what that leads to.
+#[test]
+fn a_link_of_an_earlier_agents_is_not_followed() {
+    let environment = TestEnvironment::with_repository();
+    let cache = data(&environment, "cache");
+    fs::create_dir_all(cache.join("models")).unwrap();
+    let private = data(&environment, "private");
+    let plant = format!(
+        "cd /mnt/cache && mv models old && ln -s {} models",
+        private.display()
+    );
+    run(&environment, &["--mount", "~/cache:rw"], &plant).expect_code(0);
+    let refused = run(&environment, &["--mount", "~/cache/models"], "true").expect_code(1);
+    assert!(
+        refused.stderr.contains("an agent could write in"),
+        "{refused}"
+    );
+    run(&environment, &["--mount", "~/cache/old"], "true").expect_code(0);
+    environment.expect_clean();
+}
+
 /// A program of the user's serves whoever reaches its socket, and a change of a file with another name is seen there too.
 #[test]
 fn doors_are_closed_and_second_names_are_read_only() {

@@ -337,7 +337,7 @@ impl Scan<'_> {
                 }
                 kind => kind,
             };
-            let is_own = name == own_files::DIRECTORY.as_bytes();
+            let is_own = name.eq_ignore_ascii_case(own_files::DIRECTORY.as_bytes());
             if self.whole.is_some() && is_own && kind == FileType::Directory {
                 seen.own.push(below());
                 continue;

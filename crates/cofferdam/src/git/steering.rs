@@ -8,6 +8,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::Repository;
+use crate::fsx;
+
+/// A list of object directories, in bytes.
+const ALTERNATES: u64 = 1 << 20;
+/// More paths than that are nobody's.
+const MOST: usize = 10_000;
 
 /// Keys whose values are commands, as a regular expression of `git config`.
 pub(super) const COMMANDS: &str = "core\\.(fsmonitor|sshcommand|editor|pager|askpass|gitproxy|alternaterefscommand)\
@@ -37,6 +43,42 @@ pub struct InTree {
 }
 
 impl Steering {
+    /// Every path of it, wherever that is, and the object directories that the repository borrows from (`info/alternates`,
+    /// gitrepository-layout(5)). `home`: the user's.
+    pub fn paths(&self, repo: &Repository, home: Option<&Path>) -> Vec<PathBuf> {
+        let mut bases = vec![
+            repo.top.as_path().to_owned(),
+            repo.common_dir.clone(),
+            repo.git_dir.clone(),
+        ];
+        bases.extend(home.map(Path::to_owned));
+        let words = self.commands.iter().flat_map(|command| words(command));
+        let named = (self.hooks.iter().chain(&self.includes))
+            .map(PathBuf::as_path)
+            .chain(words);
+        let mut found: Vec<PathBuf> = named
+            .flat_map(|path| match (path.strip_prefix("~"), home) {
+                (Ok(rest), Some(home)) => vec![home.join(rest)],
+                _ => bases.iter().map(|base| base.join(path)).collect(),
+            })
+            .collect();
+        let mut objects = vec![repo.common_dir.join("objects")];
+        while let Some(directory) = objects.pop() {
+            if objects.len() + found.len() > MOST {
+                break;
+            }
+            let list = fsx::read_bounded(&directory.join("info/alternates"), ALTERNATES);
+            for line in list.unwrap_or_default().split(|&byte| byte == b'\n') {
+                let other = directory.join(OsStr::from_bytes(line));
+                if !line.is_empty() && !line.starts_with(b"#") && !found.contains(&other) {
+                    found.push(other.clone());
+                    objects.push(other);
+                }
+            }
+        }
+        found
+    }
+
     /// Those below `workspace`, one of the repository's checkouts. `home`: the user's.
     pub fn in_tree(&self, repo: &Repository, home: Option<&Path>, workspace: &Path) -> InTree {
         let mut found = InTree::default();

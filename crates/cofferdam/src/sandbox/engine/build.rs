@@ -13,7 +13,9 @@ use super::ask::{self, encoded};
 use super::client::Client;
 use super::holding::IMAGE as EMPTY;
 use super::image::Image;
+use super::labels::{of_home, of_no_repository};
 use super::make;
+use super::places::meeting;
 use super::profile::GUEST;
 use super::rendezvous::Rendezvous;
 use super::{Engine, Kind};
@@ -92,6 +94,7 @@ impl Engine {
     ) -> Result<BuildNetwork, SandboxError> {
         let client = self.reach.client().await?;
         client.is_here().await?;
+        self.clear(client).await?;
         client.empty_image(EMPTY).await?;
         let empty = (EMPTY.to_owned(), Vec::new());
         let id = wall.sandbox;
@@ -123,6 +126,26 @@ impl Engine {
                 Err(error)
             }
         }
+    }
+
+    /// Of a build whose engine went away containers may be left that nobody will start: whoever made them is not there to meet them.
+    async fn clear(&self, client: &Client) -> Result<(), SandboxError> {
+        let options = &self.reach.options;
+        let (name, value) = of_home(options);
+        for one in client.listed(&[format!("{name}={value}")]).await? {
+            let Some(id) = of_no_repository(&one.labels) else {
+                continue;
+            };
+            let is_met = |id: String| meeting(options, &id).symlink_metadata().is_ok();
+            if is_met(id.to_owned()) || is_met(format!("{id}-wall")) {
+                continue;
+            }
+            let found = client.look(&one.id).await?;
+            if found.is_some_and(|one| one.process.is_none()) {
+                client.remove(&one.id).await?;
+            }
+        }
+        Ok(())
     }
 
     /// A step of a build has the sandbox's network.

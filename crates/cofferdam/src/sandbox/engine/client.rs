@@ -65,11 +65,11 @@ pub(super) struct Container {
 }
 
 #[derive(Debug, Deserialize)]
-struct Listed {
+pub(super) struct Listed {
     #[serde(rename = "Id")]
-    id: String,
+    pub(super) id: String,
     #[serde(rename = "Labels", default, deserialize_with = "or_none")]
-    labels: HashMap<String, String>,
+    pub(super) labels: HashMap<String, String>,
 }
 
 /// Podman has `null` where there is none.
@@ -355,6 +355,12 @@ impl Client {
 
     /// The containers that have all of these labels, running or not: those first that have joined another.
     pub(super) async fn labelled(&self, labels: &[String]) -> Result<Vec<String>, SandboxError> {
+        let found = self.listed(labels).await?;
+        Ok(found.into_iter().map(|one| one.id).collect())
+    }
+
+    /// The same, with all their labels.
+    pub(super) async fn listed(&self, labels: &[String]) -> Result<Vec<Listed>, SandboxError> {
         let filters = serde_json::json!({ "label": labels }).to_string();
         let filters = ask::encoded(&filters);
         let query = format!("/containers/json?all=true&filters={filters}");
@@ -372,7 +378,7 @@ impl Client {
         };
         found.retain(has_all);
         found.sort_by_key(|one| one.labels.get(ROLE).is_some_and(|role| role == HOLDER));
-        Ok(found.into_iter().map(|one| one.id).collect())
+        Ok(found)
     }
 
     /// Ends it where it runs. It is no error where it is gone, or about to go.

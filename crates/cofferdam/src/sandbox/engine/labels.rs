@@ -30,6 +30,12 @@ pub(super) fn labels(
     labels
 }
 
+/// The id on what has no repository: what is tried, or what a build reaches its network through.
+pub(super) fn of_no_repository(labels: &HashMap<String, String>) -> Option<&str> {
+    let id = labels.get(ID).map(String::as_str);
+    id.filter(|_| !labels.contains_key(REPOSITORY))
+}
+
 /// What is written on every container of this Cofferdam's.
 pub(super) fn of_home(options: &EngineOptions) -> (String, String) {
     let home = options.home.canonicalize();

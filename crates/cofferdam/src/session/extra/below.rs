@@ -23,6 +23,8 @@ pub(super) struct Below {
     pub frozen: Vec<PathBuf>,
     /// `.cofferdam` directories.
     pub own: Vec<PathBuf>,
+    /// Directories that cannot be looked through: programs outside may listen in them.
+    pub closed: Vec<PathBuf>,
 }
 
 /// Looks through all of it. Blocks for as long as the kernel takes to list every directory.
@@ -86,10 +88,12 @@ fn judge(mount: &ExtraMount, found: Found) -> Result<Below, ExtraMountError> {
     let doors: Vec<PathBuf> = found.doors.into_iter().collect();
     few("sockets, pipes or devices", &doors)?;
     few("directories of Cofferdam's own", &found.own)?;
+    few("directories that cannot be looked through", &found.closed)?;
     Ok(Below {
         doors,
         frozen,
         own: found.own,
+        closed: found.closed,
     })
 }
 
@@ -133,6 +137,26 @@ mod tests {
         let error = looked(&top.join("a/file"), true).unwrap_err();
         assert!(error.contains("other names"), "{error}");
         assert!(looked(&top.join("a/file"), false).is_ok());
+    }
+
+    #[test]
+    fn what_cannot_be_looked_through_is_covered() {
+        let found = Found {
+            closed: vec!["a".into()],
+            ..Found::default()
+        };
+        let mount = |writable| ExtraMount {
+            source: "/x".into(),
+            target: "/mnt/x".into(),
+            writable,
+        };
+        let below = judge(&mount(false), found).unwrap();
+        assert_eq!(below.closed, [PathBuf::from("a")]);
+        let found = Found {
+            closed: vec!["a".into()],
+            ..Found::default()
+        };
+        assert!(judge(&mount(true), found).is_err());
     }
 
     #[test]

@@ -57,6 +57,13 @@ struct Words<'t> {
 
 impl<'t> Words<'t> {
     fn short(text: &'t [u8]) -> Result<Self, String> {
+        let others = [&b"type="[..], b"source=", b"target=", b"volume="];
+        if others.iter().any(|word| text.starts_with(word)) {
+            return Err("it is written `src=SRC,dst=DST,rw` here".to_owned());
+        }
+        if text.contains(&b':') && (text.ends_with(b",rw") || text.ends_with(b",ro")) {
+            return Err("`:rw` comes after DST, with a colon".to_owned());
+        }
         let mut parts: Vec<&[u8]> = text.split(|&byte| byte == b':').collect();
         let writable = parts.len() > 1 && parts.last() == Some(&&b"rw"[..]);
         if writable {
@@ -214,6 +221,11 @@ mod tests {
         check(":rw", "SRC is empty");
         check(":/in", "SRC is empty");
         check("/a:", "DST is empty");
+        check("/a:/b,rw", "`:rw` comes after DST, with a colon");
+        check(
+            "type=bind,src=/a",
+            "it is written `src=SRC,dst=DST,rw` here",
+        );
         check(
             "/a:ro",
             "it is read-only unless `:rw` follows, so leave out `:ro`",

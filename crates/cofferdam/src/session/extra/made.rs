@@ -7,7 +7,7 @@ use super::error::ExtraMountError;
 use super::source::{self, Around};
 use super::target;
 use crate::fsx::{self, FileError};
-use crate::git::Repository;
+use crate::git::{GitError, Repository, identity};
 use crate::names::SandboxId;
 use crate::registry::{self, ExtraMount, PathText, RegistryError};
 use crate::sandbox::{Access, Mount, MountSource};
@@ -37,7 +37,7 @@ pub(in crate::session) fn check<E: From<PlanError> + From<RegistryError>>(
     if asked.is_empty() {
         return Ok(Vec::new());
     }
-    let around = beside.around()?;
+    let around = beside.around(Vec::new())?;
     let admit = || {
         target::check(asked)?;
         let all = asked.iter().map(|mount| source::admit(mount, &around));
@@ -47,7 +47,8 @@ pub(in crate::session) fn check<E: From<PlanError> + From<RegistryError>>(
 }
 
 impl Beside<'_> {
-    fn around(self) -> Result<Around, RegistryError> {
+    /// `steering`: what the user's git runs, obeys or borrows from.
+    fn around(self, steering: Vec<PathBuf>) -> Result<Around, RegistryError> {
         let Self {
             caller, repository, ..
         } = self;
@@ -63,12 +64,17 @@ impl Beside<'_> {
             ],
             hidden: self.hidden.iter().map(|path| path.0.clone()).collect(),
             writers: registry::writers(&caller.home, self.id)?,
+            written: registry::written::read(&caller.home)?,
+            steering,
+            environment: caller.environment.clone(),
         })
     }
 
     /// The mounts of what its record has, looked at again: none of them may have become what is refused. `state`: the
     /// sandbox's directory; `home`: the agent's, where that is a directory of this machine.
-    pub(in crate::session) async fn mounts<E: From<PlanError> + From<RegistryError>>(
+    pub(in crate::session) async fn mounts<
+        E: From<PlanError> + From<RegistryError> + From<GitError>,
+    >(
         self,
         recorded: &[ExtraMount],
         state: &Path,
@@ -78,7 +84,10 @@ impl Beside<'_> {
         if recorded.is_empty() {
             return Ok(Vec::new());
         }
-        let around = self.around()?;
+        let (caller, repository) = (self.caller, self.repository);
+        let user_home = caller.user_home.as_deref();
+        let config = identity::user_config(repository, user_home, &caller.cancel).await?;
+        let around = self.around(config.steering.paths(repository, user_home))?;
         let all = recorded.to_vec();
         let looked = tokio::task::spawn_blocking(move || look(all, &around)).await;
         let made = looked
@@ -140,7 +149,7 @@ fn make(
         frozen.extend(below.frozen.iter().map(inside));
         let again = below.frozen.iter().map(inside);
         mounts.extend(again.map(|target| read_only(MountSource::Target, target)));
-        let own = below.own.iter().map(inside);
+        let own = below.own.iter().chain(&below.closed).map(inside);
         mounts.extend(own.map(|target| read_only(MountSource::Nothing, target)));
         if !below.doors.is_empty() {
             fsx::write_private(&state.join(NO_SOCKET), b"")?;

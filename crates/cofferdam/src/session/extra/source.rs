@@ -1,7 +1,10 @@
 //! What of this machine may be shown to a sandbox, and what of it may be changed from there. Looked at when a sandbox is planned,
 //! and again whenever it is made.
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -15,8 +18,13 @@ use crate::session::place;
 /// The kernel's, and what only root of this machine has business in. What lies in them is refused too.
 const SYSTEM: [&str; 6] = ["/boot", "/dev", "/etc", "/proc", "/run", "/sys"];
 /// What every program of this machine comes from, and what root's daemons run: shown where it is asked for, never changed.
-const PROGRAMS: [&str; 8] = [
+const PROGRAMS: [&str; 13] = [
     "/bin",
+    "/nix",
+    "/opt",
+    "/snap",
+    "/srv",
+    "/var/lib",
     "/lib",
     "/lib32",
     "/lib64",
@@ -26,45 +34,117 @@ const PROGRAMS: [&str; 8] = [
     "/var/spool",
 ];
 /// Keys and logins, below a home.
-const CREDENTIALS: [&str; 38] = [
+const CREDENTIALS: [&str; 66] = [
     ".aws",
     ".azure",
+    ".bash_history",
     ".bitcoin",
+    ".boto",
+    ".cache/huggingface",
     ".cargo/credentials",
     ".cargo/credentials.toml",
     ".claude",
     ".claude.json",
     ".codex",
+    ".composer",
+    ".config/BraveSoftware",
+    ".config/Code",
+    ".config/Signal",
     ".config/chromium",
+    ".config/composer",
     ".config/containers",
     ".config/doctl",
     ".config/gcloud",
     ".config/gh",
     ".config/git/credentials",
+    ".config/github-copilot",
     ".config/glab-cli",
     ".config/google-chrome",
+    ".config/goose",
+    ".config/hcloud",
+    ".config/heroku",
     ".config/hub",
+    ".config/microsoft-edge",
     ".config/op",
+    ".config/pypoetry",
     ".config/rclone",
     ".config/sops",
+    ".cursor",
     ".docker",
+    ".electrum",
+    ".fly",
+    ".gem",
     ".gemini",
     ".git-credentials",
     ".gnupg",
+    ".gradle/gradle.properties",
+    ".kaggle",
     ".kube",
     ".local/share/keyrings",
+    ".local/share/kwalletd",
+    ".local/share/opencode",
     ".m2/settings.xml",
     ".mozilla",
+    ".my.cnf",
     ".netrc",
     ".npmrc",
     ".oci",
     ".password-store",
     ".pgpass",
+    ".pki",
     ".pypirc",
+    ".s3cfg",
     ".ssh",
     ".terraform.d",
     ".thunderbird",
+    ".var/app",
     ".vault-token",
+    ".yarnrc.yml",
+    ".zsh_history",
+];
+/// Where programs keep a key or a login when the caller's variables say so.
+const KEPT_BY_VARIABLE: [&str; 17] = [
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AZURE_CONFIG_DIR",
+    "CLAUDE_CONFIG_DIR",
+    "CLOUDSDK_CONFIG",
+    "CODEX_HOME",
+    "DOCKER_CONFIG",
+    "GH_CONFIG_DIR",
+    "GIT_ASKPASS",
+    "GNUPGHOME",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "HF_HOME",
+    "KUBECONFIG",
+    "NETRC",
+    "NPM_CONFIG_USERCONFIG",
+    "PASSWORD_STORE_DIR",
+    "XDG_CONFIG_HOME",
+];
+/// Where programs make sockets all the time, each of which would be a door: not given whole.
+const OF_SOCKETS: [&str; 2] = ["/tmp", "/var/tmp"];
+/// The same, by the caller's variables: a directory, or a socket in it.
+const OF_SOCKETS_BY_VARIABLE: [&str; 6] = [
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DOCKER_HOST",
+    "SSH_AUTH_SOCK",
+    "TMPDIR",
+    "TMUX",
+    "XDG_RUNTIME_DIR",
+];
+/// Of what begins with a dot below a home these alone may be changed from inside: programs fill them again.
+const CACHES: [&str; 10] = [
+    ".cache",
+    ".cargo/git",
+    ".cargo/registry",
+    ".gradle/caches",
+    ".ivy2/cache",
+    ".m2/repository",
+    ".npm",
+    ".nuget/packages",
+    ".pnpm-store",
+    ".yarn/berry/cache",
 ];
 /// What runs by itself when its user logs in or opens a shell, below a home.
 const STARTED: [&str; 14] = [
@@ -103,6 +183,31 @@ pub(super) struct Around {
     pub hidden: Vec<PathBuf>,
     /// Where agents of other sandboxes write.
     pub writers: Vec<(Slug, PathBuf)>,
+    /// Where agents have written, whatever became of their sandboxes.
+    pub written: Vec<PathBuf>,
+    /// What the user's git runs, obeys or borrows from, wherever it is.
+    pub steering: Vec<PathBuf>,
+    /// The caller's variables.
+    pub environment: BTreeMap<OsString, OsString>,
+}
+
+impl Around {
+    /// The absolute paths in the value of a variable of the caller's.
+    fn named(&self, variable: &str) -> impl Iterator<Item = PathBuf> {
+        let value = self.environment.get(OsStr::new(variable));
+        let bytes = value.map_or(&b""[..], |value| value.as_bytes());
+        // `unix://PATH`, `unix:path=PATH,…`, `PATH,PID,…`, `PATH:PATH`.
+        let parts = bytes.split(|byte| b":,=;".contains(byte));
+        parts
+            .filter_map(|part| {
+                let part = part.strip_prefix(b"//").unwrap_or(part);
+                let path = Path::new(OsStr::from_bytes(part));
+                let is_one = path.is_absolute() && path != Path::new("/");
+                is_one.then(|| path.to_owned())
+            })
+            .collect::<Vec<_>>()
+            .into_iter()
+    }
 }
 
 /// The same mount by the real path of its source.
@@ -120,6 +225,15 @@ pub(super) fn admit(mount: &ExtraMount, around: &Around) -> Result<ExtraMount, E
     let kind = real.symlink_metadata().map(|found| found.file_type());
     if !kind.is_ok_and(|kind| kind.is_dir() || kind.is_file()) {
         return Err(ExtraMountError::Kind { path: path.clone() });
+    }
+    if let Some(link) = followed(path, around) {
+        let path = path.clone();
+        let why = format!(
+            "{} is a link in a directory that an agent could write in, and leads to {}",
+            link.display(),
+            real.display()
+        );
+        return Err(ExtraMountError::Refused { path, why });
     }
     if let Some(why) = never(&real, around) {
         let path = path.clone();
@@ -180,36 +294,49 @@ fn never(real: &Path, around: &Around) -> Option<String> {
         return because("it is somebody's home directory, or all of them");
     }
     let homes = || around.homes.iter();
-    let daemons = homes().flat_map(|home| place::daemons(Some(home)));
-    if daemons
-        .map(|path| place::real(&path))
-        .any(|path| meet(real, &path))
-    {
+    let mut daemons = homes().flat_map(|home| place::daemons(Some(home)));
+    if daemons.any(|path| meet(real, &path)) {
         return because(place::OF_SERVICES);
     }
     if let Some(system) = SYSTEM.iter().find(|system| meet(real, Path::new(system))) {
         return Some(format!("{system} is this machine's own"));
     }
-    for home in homes() {
-        for name in CREDENTIALS {
-            let path = home.join(name);
-            let is_there = path.symlink_metadata().is_ok();
-            if meet(real, &place::real(&path)) || (is_there && place::touch(real, &path)) {
-                return Some(format!(
-                    "keys and logins are in {}, and no sandbox gets them so",
-                    path.display()
-                ));
-            }
+    let below_homes = homes().flat_map(|home| CREDENTIALS.map(|name| home.join(name)));
+    let by_variable = (KEPT_BY_VARIABLE.iter()).flat_map(|name| around.named(name));
+    for path in below_homes.chain(by_variable) {
+        if meet(real, &path) {
+            return Some(format!(
+                "keys and logins are in {}, and no sandbox gets them so",
+                path.display()
+            ));
         }
     }
-    let [top, _] = &around.repository;
+    let by_variable = (OF_SOCKETS_BY_VARIABLE.iter()).flat_map(|name| around.named(name));
+    for path in OF_SOCKETS.map(PathBuf::from).into_iter().chain(by_variable) {
+        if place::real(&path).starts_with(real) {
+            return Some(format!(
+                "programs make sockets in {}, and each would lead out of the sandbox",
+                path.display()
+            ));
+        }
+    }
+    let [top, common] = &around.repository;
     let hidden = around.hidden.iter().map(|path| top.join(path));
-    let mut shown = hidden.filter(|path| meet(real, &place::real(path)));
-    let shown = shown.next()?;
-    Some(format!(
-        "it shows {}, which is hidden from this sandbox",
-        shown.display()
-    ))
+    let mut shown = hidden.filter(|path| meet(real, path) || place::real(path).starts_with(real));
+    if let Some(shown) = shown.next() {
+        return Some(format!(
+            "it shows {}, which is hidden from this sandbox",
+            shown.display()
+        ));
+    }
+    // Other branches, what is hidden, and addresses with passwords in them.
+    if place::touch(real, common) {
+        return Some(format!(
+            "the git directory of the sandbox's repository, {}, is it, is in it or holds it: what of that the sandbox may see it has",
+            common.display()
+        ));
+    }
+    None
 }
 
 /// Why it may be shown, and not changed.
@@ -232,16 +359,69 @@ fn read_only(real: &Path, around: &Around) -> Option<String> {
         return Some("programs of this machine are in it".to_owned());
     }
     let mut searched = around.programs.iter();
-    if let Some(path) = searched.find(|path| meet(real, &place::real(path))) {
+    if let Some(path) = searched.find(|path| meet(real, path)) {
         return Some(format!("your PATH finds programs in {}", path.display()));
     }
     for home in &around.homes {
         let mut started = STARTED.iter().map(|name| home.join(name));
-        if let Some(path) = started.find(|path| meet(real, &place::real(path))) {
+        if let Some(path) = started.find(|path| meet(real, path)) {
             return Some(format!(
                 "{} says what runs when you log in or start git",
                 path.display()
             ));
+        }
+        let below = real.strip_prefix(place::real(home));
+        let of_programs = |below: &Path| {
+            below.as_os_str().as_bytes().starts_with(b".")
+                && !CACHES.iter().any(|cache| below.starts_with(cache))
+        };
+        if below.is_ok_and(of_programs) {
+            return Some(format!(
+                "programs of yours keep their settings there; of what begins with a dot in a home these alone may be writable: {}",
+                CACHES.join(", ")
+            ));
+        }
+    }
+    let mut steering = around.steering.iter();
+    // Also what is not there yet.
+    if let Some(path) =
+        steering.find(|path| meet(real, path) || place::real(path).starts_with(real))
+    {
+        return Some(format!(
+            "your git runs, obeys or reads what is at {}",
+            path.display()
+        ));
+    }
+    None
+}
+
+/// A link on the way to `path` that lies where agents have written.
+fn followed(path: &Path, around: &Around) -> Option<PathBuf> {
+    let written: Vec<PathBuf> = (around.written.iter())
+        .chain(around.writers.iter().map(|(_, path)| path))
+        .map(|path| place::real(path))
+        .collect();
+    let mut rest: Vec<OsString> = path.iter().rev().map(OsStr::to_owned).collect();
+    let mut at = PathBuf::new();
+    // As many as the kernel follows (path_resolution(7)).
+    let mut links = 0;
+    while let Some(part) = rest.pop() {
+        if part == ".." {
+            at.pop();
+            continue;
+        }
+        let next = at.join(&part);
+        let Ok(target) = next.read_link() else {
+            at = next;
+            continue;
+        };
+        links += 1;
+        if links > 40 || written.iter().any(|written| at.starts_with(written)) {
+            return Some(next);
+        }
+        rest.extend(target.iter().rev().map(OsStr::to_owned));
+        if target.is_absolute() {
+            at = PathBuf::new();
         }
     }
     None
@@ -265,9 +445,10 @@ fn replaceable(real: &Path, writers: &[(Slug, PathBuf)]) -> Option<Slug> {
     above.next().map(|(sandbox, _)| sandbox.clone())
 }
 
-/// Whether one of both is in the other, or is it.
+/// Whether one of both is in the other, or is it, by whatever names. What is not there is in nothing yet.
 fn meet(one: &Path, other: &Path) -> bool {
-    one.starts_with(other) || other.starts_with(one)
+    one.starts_with(place::real(other))
+        || (other.symlink_metadata().is_ok() && place::touch(one, other))
 }
 
 /// The caller's home, and those of root and of people on this machine. A home that is none (`/`) is left out, as people's are that
@@ -345,6 +526,15 @@ mod tests {
                 repository: [top.join("repo"), top.join("repo/.git")],
                 hidden: vec!["secret".into()],
                 writers: Vec::new(),
+                written: vec![top.join("written")],
+                steering: vec![top.join("hooks"), top.join("inc/more")],
+                environment: BTreeMap::from([
+                    ("CODEX_HOME".into(), top.join("kept").into()),
+                    (
+                        "TMUX".into(),
+                        format!("{}/sockets/default,1,0", top.display()).into(),
+                    ),
+                ]),
             }
         }
 
@@ -413,6 +603,8 @@ mod tests {
         ] {
             world.makes(&format!("user/{name}"));
         }
+        let keys = world.top().join("user/.cargo/credentials.toml");
+        crate::fsx::write_private(&keys, b"x").unwrap();
         for name in [".ssh", ".ssh/keys", ".config", ".config/gh/hosts", ".cargo"] {
             world.refused(&format!("user/{name}"), false, "keys and logins");
         }
@@ -429,7 +621,82 @@ mod tests {
         world.makes("user/.cargo/registry");
         world.makes("user/.ssh-notes");
         assert!(world.ask("user/.cargo/registry", true).is_ok());
-        assert!(world.ask("user/.ssh-notes", true).is_ok());
+        assert!(world.ask("user/.ssh-notes", false).is_ok());
+        world.makes("kept/deep");
+        world.refused("kept/deep", false, "keys and logins");
+        // What is not there yet is in nothing.
+        world.makes("user/.m2/repository");
+        assert!(world.ask("user/.m2/repository", true).is_ok());
+        assert!(world.ask("user/.m2", false).is_ok());
+    }
+
+    #[test]
+    fn settings_of_programs_are_read_only() {
+        let world = World::new();
+        for name in [
+            "user/.config/nvim",
+            "user/.nvm",
+            "user/.local/lib",
+            "user/.cargo",
+        ] {
+            world.makes(name);
+            world.refused(name, true, "of what begins with a dot");
+            assert!(world.ask(name, false).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_the_users_git_runs_or_reads_is_read_only() {
+        let world = World::new();
+        for (name, asked) in [
+            ("hooks", "hooks"),
+            ("hooks/deep", "hooks/deep"),
+            ("inc/more", "inc"),
+        ] {
+            world.makes(name);
+            world.refused(asked, true, "your git runs");
+            assert!(world.ask(asked, false).is_ok(), "{asked}");
+        }
+    }
+
+    #[test]
+    fn where_sockets_are_made_is_not_shown_whole() {
+        let world = World::new();
+        world.makes("sockets/other");
+        world.refused("sockets", false, "programs make sockets");
+        assert!(world.ask("sockets/other", false).is_ok());
+        assert!(world.asked(Path::new("/var/tmp"), false).is_err());
+    }
+
+    #[test]
+    fn a_link_that_an_agent_may_have_made_is_not_followed() {
+        let world = World::new();
+        world.makes("written/data");
+        symlink("../user/data", world.top().join("written/link")).unwrap();
+        symlink("written/link", world.top().join("first")).unwrap();
+        symlink("user/data", world.top().join("own")).unwrap();
+        for name in [
+            "written/link",
+            "written/link/deep",
+            "first",
+            "bin/../written/link",
+        ] {
+            world.refused(name, false, "an agent could write in");
+        }
+        assert!(world.ask("own", false).is_ok());
+        assert!(world.ask("written/data", false).is_ok());
+    }
+
+    #[test]
+    fn the_repositorys_own_git_directory_is_not_shown() {
+        let world = World::new();
+        for name in ["repo/.git/objects", "repo/src"] {
+            world.makes(name);
+        }
+        for name in ["repo/.git", "repo/.git/objects"] {
+            world.refused(name, false, "the git directory of the sandbox's repository");
+        }
+        assert!(world.ask("repo/src", false).is_ok());
     }
 
     #[test]
