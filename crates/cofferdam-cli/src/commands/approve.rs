@@ -89,7 +89,7 @@ pub(crate) async fn run(
         Some(_) => {
             return Err(CliError::Failed {
                 message: format!(
-                    "what is asked for is above, and its digest is {digest}: another one was approved"
+                    "what is asked for is above, and its digest is {digest}: another one was given"
                 ),
                 hint: format!("if you approve it: `cofferdam approve --trust {digest}`"),
             });

@@ -116,7 +116,7 @@ pub(super) struct Sandbox {
     )]
     pids: Option<u64>,
 
-    /// What the sandbox may reach; `allowlist` unless the configuration of runs says otherwise
+    /// What the sandbox may reach; `allowlist` unless given, or for `run` what the configuration says
     #[arg(long, value_parser = networks(), help_heading = "Network")]
     network: Option<NetworkKind>,
 

@@ -7,7 +7,7 @@ use clap::Args;
 use cofferdam::registry::{self, Setup};
 use cofferdam::session::living::Condition;
 use cofferdam::session::manage::ManageError;
-use cofferdam::session::{Caller, Session, SyncMode};
+use cofferdam::session::{Caller, Session, SessionError, SyncMode};
 use cofferdam::wall::allowed::Scope;
 
 use super::allow::{begin, patiently};
@@ -68,14 +68,17 @@ pub(crate) async fn run(
     let runs = Cell::new(named);
     let code = living::each(&sandboxes, environment, interrupt, async |caller, one| {
         let provider = one.provider(caller)?;
-        if !named {
-            let condition = cofferdam::session::living::condition(caller, &one, &provider).await?;
-            if condition != Condition::Running {
-                return Ok(());
-            }
-            runs.set(true);
-        }
         let name = one.name().clone();
+        let condition = cofferdam::session::living::condition(caller, &one, &provider).await?;
+        let stands = |name: String| match condition {
+            Condition::Paused => SessionError::Paused { name },
+            _ => SessionError::Stopped { name },
+        };
+        match condition {
+            Condition::Running => runs.set(true),
+            _ if !named => return Ok(()),
+            _ => return Err(stands(name.to_string()).into()),
+        }
         let failed = one.record().setup == Setup::Failed;
         let sync = async |caller: &Caller| {
             let session = Session::open(caller, one, &provider).await?;

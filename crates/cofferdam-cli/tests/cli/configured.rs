@@ -269,6 +269,21 @@ fn it_is_done_again_where_something_changed_or_somebody_asks() {
         synced.stderr.contains("no sandbox of this repository runs"),
         "{synced}"
     );
+    let refused = user.cofferdam(&["sync", "box"]).expect_code(1);
+    assert!(
+        refused.stderr.contains("`cofferdam start box`"),
+        "{refused}"
+    );
+    user.cofferdam(&["start", "box"]).expect_code(0);
+    user.cofferdam(&["pause", "box"]).expect_code(0);
+    let refused = user.cofferdam(&["sync", "box"]).expect_code(1);
+    assert!(
+        refused.stderr.contains("`cofferdam resume box`"),
+        "{refused}"
+    );
+    user.cofferdam(&["resume", "box"]).expect_code(0);
+    user.inside("rm ~/count");
+    user.cofferdam(&["stop", "box"]).expect_code(0);
     user.cofferdam(&["start", "box"]).expect_code(0);
     assert_eq!(user.inside("cat ~/count"), "agent /home/agent\nsecond\n");
     user.ends();

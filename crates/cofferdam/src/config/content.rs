@@ -197,6 +197,8 @@ pub enum ContentError {
     Words,
     #[error("it is no path")]
     NoPath,
+    #[error("patterns mean nothing here: name each file, or the directory that they are in")]
+    Pattern,
     #[error("it is a path in the sandbox: begin it with `/` or `~/`")]
     Destination,
     #[error("it leads upwards: write it without `..`")]

@@ -142,8 +142,14 @@ pub(super) fn below_top(
     if entry.value.is_empty() || entry.value.contains('\0') {
         return Err(wrong(entry, field(), ContentError::NoPath));
     }
+    if entry.value.contains(['*', '?']) {
+        return Err(wrong(entry, field(), ContentError::Pattern));
+    }
     let is_below = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-    if !path.components().all(is_below) {
+    let names_something = path
+        .components()
+        .any(|part| matches!(part, Component::Normal(_)));
+    if !names_something || !path.components().all(is_below) {
         return Err(wrong(entry, field(), ContentError::NotBelow));
     }
     Ok(Located {

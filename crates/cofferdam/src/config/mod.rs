@@ -65,8 +65,11 @@ const INITIAL: &str = "\
 #
 # Commands inside after each sync:
 # on_sync:
-#   - cmd: npm install
-#     name: install deps
+#   - cmd: chmod 600 ~/.config/tool/settings.toml
+#     name: tighten settings
+#
+# A command in each new sandbox's files of the repository:
+# setup: npm ci
 
 # What sandboxes may reach. This list counts instead of the built-in one.
 ";
@@ -152,9 +155,16 @@ const BOUNDING: [&str; 7] = [
     "sandbox", "image", "limits", "run", "hide", "protect", "gate",
 ];
 
-/// Of a text that cannot be read: one of the keys stands where a key may.
+/// Of a text that cannot be read: one of the keys stands where a key may, or one at the beginning of a line is almost such a key.
 fn seems_to_have_setting(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
+    let mut keys = text.lines().filter_map(|line| line.split_once(':'));
+    if keys.any(|(key, _)| {
+        let key = key.trim_end().trim_matches(['"', '\'']).to_lowercase();
+        BOUNDING.iter().any(|bounding| is_almost(&key, bounding))
+    }) {
+        return true;
+    }
     BOUNDING.iter().any(|key| {
         text.match_indices(key).any(|(at, key)| {
             let before = text[..at].chars().next_back();
@@ -163,6 +173,25 @@ fn seems_to_have_setting(bytes: &[u8]) -> bool {
             begins && after.trim_start_matches([' ', '\t']).starts_with(':')
         })
     })
+}
+
+/// One letter too many, too few or another one, or two that changed places.
+fn is_almost(key: &str, meant: &str) -> bool {
+    let (key, meant): (Vec<char>, Vec<char>) = (key.chars().collect(), meant.chars().collect());
+    let (short, long) = if key.len() < meant.len() {
+        (&key, &meant)
+    } else {
+        (&meant, &key)
+    };
+    let same = long.iter().zip(short).take_while(|(a, b)| a == b).count();
+    let (long, short) = (&long[same..], &short[same..]);
+    match (long, short) {
+        ([], []) => true,
+        ([_, rest @ ..], _) if rest == short => true,
+        ([_, long @ ..], [_, short @ ..]) if long == short => true,
+        ([a, b, long @ ..], [c, d, short @ ..]) => a == d && b == c && long == short,
+        _ => false,
+    }
 }
 
 fn text(bytes: &[u8]) -> Result<&str, Misplaced> {

@@ -320,6 +320,37 @@ fn a_command_of_very_many_words_is_refused() {
     }
 }
 
+/// What is meant to bound a sandbox is not left out for a letter.
+#[test]
+fn a_key_that_is_almost_one_that_bounds_counts_as_one() {
+    let has = |text: &str| {
+        let parsed = parse(Path::new("c"), text.as_bytes(), Origin::Global);
+        matches!(
+            parsed.unwrap_err(),
+            ConfigError::Content {
+                has_setting: true,
+                ..
+            }
+        )
+    };
+    for key in [
+        "hidee",
+        "HIDE",
+        "hid",
+        "hdie",
+        "hode",
+        "gates",
+        "limit",
+        "protct",
+        "\"hiide\"",
+    ] {
+        assert!(has(&format!("{key}: [x]\n")), "{key}");
+    }
+    for key in ["firewal", "syncs", "nothing", "hi", "  - hidee"] {
+        assert!(!has(&format!("{key}: [x]\n")), "{key}");
+    }
+}
+
 /// With its name and the byte that ends it: execve(2).
 #[test]
 fn a_variable_that_no_program_can_be_given_is_refused() {
@@ -535,6 +566,15 @@ fn what_is_wrong_elsewhere_is_named_by_line_and_field() {
         (
             "hide: [/etc]\n",
             "1:8: hide[0]: it is not below the repository's top",
+        ),
+        ("hide: [.]\n", "1:8: hide[0]: it is not below"),
+        (
+            "hide: [\"*.env\"]\n",
+            "1:8: hide[0]: patterns mean nothing here",
+        ),
+        (
+            "protect: [src/?]\n",
+            "1:11: protect[0]: patterns mean nothing here",
         ),
         (
             "hide: [a/../../b]\n",
