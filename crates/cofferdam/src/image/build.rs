@@ -71,8 +71,7 @@ pub(super) async fn build(
         }),
         other => other,
     };
-    let closed = network.close().await;
-    let built = built?;
-    closed?;
-    Ok(built)
+    // What an engine does not take away of it now, the next build does: how the build went does not change with that.
+    let _ = network.close().await;
+    built
 }

@@ -194,7 +194,7 @@ both! {
             }
             select undef, undef, undef, 0.001 until $heard;
             my @done = map { (mv("many", "lots"), mv("lots", "many")) } 1..3;
-            my $lost = grep { mv("dir", "own") || mv("own", "dir") } 1..500;
+            my $lost = grep { my $there = mv("dir", "own"); my $back = mv("own", "dir"); $there || $back } 1..500;
             my $twice = grep { mkdir "ta"; mv("ta", "tb"); my $again = mv("ta", "tb"); rmdir "tb"; $again != 2 } 1..300;
             kill "KILL", $child; waitpid $child, 0; say @done, $heard > 0, $lost, $twice;
         "#).await;
