@@ -70,14 +70,15 @@ pub(crate) async fn run(
         let provider = one.provider(caller)?;
         let name = one.name().clone();
         let condition = cofferdam::session::living::condition(caller, &one, &provider).await?;
-        let stands = |name: String| match condition {
-            Condition::Paused => SessionError::Paused { name },
-            _ => SessionError::Stopped { name },
-        };
         match condition {
             Condition::Running => runs.set(true),
             _ if !named => return Ok(()),
-            _ => return Err(stands(name.to_string()).into()),
+            Condition::Paused => {
+                let name = name.to_string();
+                return Err(SessionError::Paused { name }.into());
+            }
+            // Opening it says why it cannot be.
+            _ => {}
         }
         let failed = one.record().setup == Setup::Failed;
         let sync = async |caller: &Caller| {

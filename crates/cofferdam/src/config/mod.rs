@@ -161,7 +161,9 @@ fn seems_to_have_setting(bytes: &[u8]) -> bool {
     let mut keys = text.lines().filter_map(|line| line.split_once(':'));
     if keys.any(|(key, _)| {
         let key = key.trim_end().trim_matches(['"', '\'']).to_lowercase();
-        BOUNDING.iter().any(|bounding| is_almost(&key, bounding))
+        let mut all = BOUNDING.iter();
+        // A letter too many, too few or another one, or two that changed places.
+        all.any(|bounding| strsim::osa_distance(&key, bounding) <= 1)
     }) {
         return true;
     }
@@ -173,25 +175,6 @@ fn seems_to_have_setting(bytes: &[u8]) -> bool {
             begins && after.trim_start_matches([' ', '\t']).starts_with(':')
         })
     })
-}
-
-/// One letter too many, too few or another one, or two that changed places.
-fn is_almost(key: &str, meant: &str) -> bool {
-    let (key, meant): (Vec<char>, Vec<char>) = (key.chars().collect(), meant.chars().collect());
-    let (short, long) = if key.len() < meant.len() {
-        (&key, &meant)
-    } else {
-        (&meant, &key)
-    };
-    let same = long.iter().zip(short).take_while(|(a, b)| a == b).count();
-    let (long, short) = (&long[same..], &short[same..]);
-    match (long, short) {
-        ([], []) => true,
-        ([_, rest @ ..], _) if rest == short => true,
-        ([_, long @ ..], [_, short @ ..]) if long == short => true,
-        ([a, b, long @ ..], [c, d, short @ ..]) => a == d && b == c && long == short,
-        _ => false,
-    }
 }
 
 fn text(bytes: &[u8]) -> Result<&str, Misplaced> {

@@ -5,6 +5,7 @@
 mod below;
 pub(super) mod error;
 mod grammar;
+mod known;
 mod made;
 mod source;
 mod target;

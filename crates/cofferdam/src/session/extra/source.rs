@@ -9,160 +9,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::error::ExtraMountError;
+use super::known::{
+    CACHES, CREDENTIALS, KEPT_BY_VARIABLE, OF_SOCKETS, OF_SOCKETS_BY_VARIABLE, PROGRAMS, STARTED,
+    SYSTEM,
+};
 use crate::fsx;
 use crate::git::{nested, own_files};
 use crate::names::Slug;
 use crate::registry::ExtraMount;
 use crate::session::place;
 
-/// The kernel's, and what only root of this machine has business in. What lies in them is refused too.
-const SYSTEM: [&str; 6] = ["/boot", "/dev", "/etc", "/proc", "/run", "/sys"];
-/// What every program of this machine comes from, and what root's daemons run: shown where it is asked for, never changed.
-const PROGRAMS: [&str; 13] = [
-    "/bin",
-    "/nix",
-    "/opt",
-    "/snap",
-    "/srv",
-    "/var/lib",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/sbin",
-    "/usr",
-    "/var/spool",
-];
-/// Keys and logins, below a home.
-const CREDENTIALS: [&str; 66] = [
-    ".aws",
-    ".azure",
-    ".bash_history",
-    ".bitcoin",
-    ".boto",
-    ".cache/huggingface",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".claude",
-    ".claude.json",
-    ".codex",
-    ".composer",
-    ".config/BraveSoftware",
-    ".config/Code",
-    ".config/Signal",
-    ".config/chromium",
-    ".config/composer",
-    ".config/containers",
-    ".config/doctl",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/git/credentials",
-    ".config/github-copilot",
-    ".config/glab-cli",
-    ".config/google-chrome",
-    ".config/goose",
-    ".config/hcloud",
-    ".config/heroku",
-    ".config/hub",
-    ".config/microsoft-edge",
-    ".config/op",
-    ".config/pypoetry",
-    ".config/rclone",
-    ".config/sops",
-    ".cursor",
-    ".docker",
-    ".electrum",
-    ".fly",
-    ".gem",
-    ".gemini",
-    ".git-credentials",
-    ".gnupg",
-    ".gradle/gradle.properties",
-    ".kaggle",
-    ".kube",
-    ".local/share/keyrings",
-    ".local/share/kwalletd",
-    ".local/share/opencode",
-    ".m2/settings.xml",
-    ".mozilla",
-    ".my.cnf",
-    ".netrc",
-    ".npmrc",
-    ".oci",
-    ".password-store",
-    ".pgpass",
-    ".pki",
-    ".pypirc",
-    ".s3cfg",
-    ".ssh",
-    ".terraform.d",
-    ".thunderbird",
-    ".var/app",
-    ".vault-token",
-    ".yarnrc.yml",
-    ".zsh_history",
-];
-/// Where programs keep a key or a login when the caller's variables say so.
-const KEPT_BY_VARIABLE: [&str; 17] = [
-    "AWS_CONFIG_FILE",
-    "AWS_SHARED_CREDENTIALS_FILE",
-    "AZURE_CONFIG_DIR",
-    "CLAUDE_CONFIG_DIR",
-    "CLOUDSDK_CONFIG",
-    "CODEX_HOME",
-    "DOCKER_CONFIG",
-    "GH_CONFIG_DIR",
-    "GIT_ASKPASS",
-    "GNUPGHOME",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "HF_HOME",
-    "KUBECONFIG",
-    "NETRC",
-    "NPM_CONFIG_USERCONFIG",
-    "PASSWORD_STORE_DIR",
-    "XDG_CONFIG_HOME",
-];
-/// Where programs make sockets all the time, each of which would be a door: not given whole.
-const OF_SOCKETS: [&str; 2] = ["/tmp", "/var/tmp"];
-/// The same, by the caller's variables: a directory, or a socket in it.
-const OF_SOCKETS_BY_VARIABLE: [&str; 6] = [
-    "DBUS_SESSION_BUS_ADDRESS",
-    "DOCKER_HOST",
-    "SSH_AUTH_SOCK",
-    "TMPDIR",
-    "TMUX",
-    "XDG_RUNTIME_DIR",
-];
-/// Of what begins with a dot below a home these alone may be changed from inside: programs fill them again.
-const CACHES: [&str; 10] = [
-    ".cache",
-    ".cargo/git",
-    ".cargo/registry",
-    ".gradle/caches",
-    ".ivy2/cache",
-    ".m2/repository",
-    ".npm",
-    ".nuget/packages",
-    ".pnpm-store",
-    ".yarn/berry/cache",
-];
-/// What runs by itself when its user logs in or opens a shell, below a home.
-const STARTED: [&str; 14] = [
-    ".bash_login",
-    ".bash_profile",
-    ".bashrc",
-    ".config/autostart",
-    ".config/fish",
-    ".config/git",
-    ".config/systemd",
-    ".gitconfig",
-    ".oh-my-zsh",
-    ".profile",
-    ".xprofile",
-    ".zprofile",
-    ".zshenv",
-    ".zshrc",
-];
 /// The list of users that is read, in bytes.
 const USERS_LIMIT: u64 = 1 << 20;
 /// Ids of people begin there on this machine (login.defs(5)); the last one is nobody.
