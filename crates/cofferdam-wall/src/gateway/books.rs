@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -67,9 +68,52 @@ impl Books {
         closed
     }
 
+    /// Waits until nothing of those that were ended is carried any more: somebody may be at work for one right now. Bounded: after a
+    /// second whoever is left is not waited for.
+    pub(super) async fn settle(&self) {
+        for _ in 0..1000 {
+            if !self.lock().values().any(|(_, end)| end.is_cancelled()) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     pub(super) fn lock(
         &self,
     ) -> std::sync::MutexGuard<'_, HashMap<u64, (Subject, CancellationToken)>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_ended_is_waited_for() {
+        let books = Arc::new(Books::default());
+        let subject = Subject {
+            wanted: Wanted::Address(IpAddr::from([203, 0, 113, 9])),
+            address: IpAddr::from([203, 0, 113, 9]),
+            port: 443,
+            kind: Kind::Plain,
+        };
+        let (ended, open) = (CancellationToken::new(), CancellationToken::new());
+        books.lock().insert(1, (subject.clone(), ended.clone()));
+        books.lock().insert(2, (subject, open));
+        // Nothing has ended: nobody is waited for.
+        books.settle().await;
+        ended.cancel();
+        let carries = Arc::clone(&books);
+        let carried = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            carries.lock().remove(&1);
+        });
+        books.settle().await;
+        assert_eq!(books.count(), 1);
+        carried.await.unwrap();
     }
 }

@@ -86,8 +86,10 @@ async fn carry<T, E>(
     prepare(inside);
     prepare(outside);
     let ended = tokio::select! {
-        moved = moved => Some(moved),
+        // Nothing moves any more once its rule has gone.
+        biased;
         () = flow.end.cancelled() => None,
+        moved = moved => Some(moved),
         () = activity.silence() => None,
     };
     if !matches!(ended, Some(Ok(_))) {

@@ -251,6 +251,8 @@ async fn answer(
             let sandbox = gateway.sandbox(&sandbox)?;
             let policy = compiled(rules).await?;
             let closed = sandbox.set_policy(policy);
+            // Who asked may let programs go on once this is answered.
+            sandbox.books.settle().await;
             Ok(Answer::RulesSet { closed })
         }
         Ask::Refused { sandbox } => Ok(Answer::Refused(gateway.sandbox(&sandbox)?.refused())),

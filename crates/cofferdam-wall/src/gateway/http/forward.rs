@@ -176,8 +176,9 @@ impl<D: Door> Upstream<D> {
 /// Moves the bytes of a connection until it ends or its rule goes. The books close with it.
 async fn drive(connection: impl Future, flow: Flow, over: CancellationToken) {
     tokio::select! {
-        _ = connection => {}
+        biased;
         () = flow.end.cancelled() => over.cancel(),
+        _ = connection => {}
     }
 }
 

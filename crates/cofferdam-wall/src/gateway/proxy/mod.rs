@@ -275,8 +275,9 @@ async fn copy(client: TcpStream, kept: &[u8], mut way: Way) -> io::Result<()> {
 async fn first(way: &mut Way, bytes: &[u8]) -> io::Result<()> {
     let flow = &way.flow;
     tokio::select! {
-        written = way.stream.write_all(bytes) => written?,
+        biased;
         () = flow.end.cancelled() => return Err(io::ErrorKind::ConnectionAborted.into()),
+        written = way.stream.write_all(bytes) => written?,
     }
     flow.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
     Ok(())
