@@ -5,13 +5,14 @@
 //! the [`init`] of the sandbox, which builds the sandbox's [`view`] of the file system, gives up all
 //! privileges and then [`serve`]s the host: it runs programs on request. Where something else has made the namespaces it is
 //! their process 1 alone ([`given`]), or of those whose network another joins ([`hold`]); what root gives to those is made
-//! ready by [`attach`].
+//! ready by [`attach`]. Under the name `git` it is another program: the [`guard`] in front of the real one.
 
 mod attach;
 mod channel;
 mod files;
 mod freezer;
 mod given;
+mod guard;
 mod hold;
 mod idmap;
 mod init;
@@ -36,6 +37,9 @@ use std::io::Write;
 use std::path::Path;
 
 fn main() {
+    if guard::is_meant(std::env::args_os().next().as_deref()) {
+        sys::exit(guard::run(std::env::args_os().collect()));
+    }
     let mut words = std::env::args_os().skip(1);
     let role = words.next();
     let socket = words.next();

@@ -46,11 +46,11 @@ pub(crate) use notify::{
 };
 pub(crate) use poll::{Wait, drain, poll, wait_for, watch_names};
 pub(crate) use process::{
-    NAMESPACES, NETWORK, Waited, act_on_files_as, become_ids, clear_capabilities,
+    NAMESPACES, NETWORK, Waited, act_on_files_as, become_ids, clear_capabilities, default_signal,
     drop_bounding_set, drop_capabilities, drop_groups, execute, exit, fork_into, fork_within,
     give_way, hard_limit, ignore_signal, install_filter, join, kill, new_session, own_groups,
-    own_ids, own_users, process_descriptor, process_option, reset_signals, set_hostname, set_limit,
-    signal_descriptor, wait, wait_once,
+    own_ids, own_users, process_descriptor, process_option, replace, reset_signals, set_hostname,
+    set_limit, signal_descriptor, wait, wait_once,
 };
 pub(crate) use socket::{
     accept, begin_to_connect, interfaces, listen, loopback_up, netlink_socket, peer, receive,

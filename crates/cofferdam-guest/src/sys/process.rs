@@ -300,22 +300,34 @@ pub(crate) fn ignore_signal(signal: c_int) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
+pub(crate) fn default_signal(signal: c_int) {
+    // SAFETY: SIG_DFL is always valid.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+}
+
 pub(crate) fn new_session() -> io::Result<()> {
     // SAFETY: no argument.
     check_int(unsafe { libc::setsid() }).map(drop)
 }
 
+/// Replaces this program by another one with the same environment; returns only the error.
+pub(crate) fn replace(program: &CStr, arguments: &[CString]) -> io::Error {
+    let arguments = pointers(arguments);
+    // SAFETY: the array ends with a null pointer and outlives the call. Nobody changes the environment: there is one thread.
+    unsafe { libc::execv(program.as_ptr(), arguments.as_ptr()) };
+    io::Error::last_os_error()
+}
+
 /// Replaces this program; returns only the error.
 pub(crate) fn execute(program: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
-    let pointers = |words: &[CString]| {
-        words
-            .iter()
-            .map(|w| w.as_ptr())
-            .chain([std::ptr::null()])
-            .collect::<Vec<_>>()
-    };
     let (arguments, environment) = (pointers(arguments), pointers(environment));
     // SAFETY: both arrays end with a null pointer and outlive the call.
     unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
     io::Error::last_os_error()
+}
+
+/// As an array that ends with a null pointer.
+fn pointers(words: &[CString]) -> Vec<*const libc::c_char> {
+    let words = words.iter().map(|word| word.as_ptr());
+    words.chain([std::ptr::null()]).collect()
 }
