@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    allow, apply, approve, build, build_base, claude, collect, completions, config, create, delete,
-    demo, diff, doctor, engines, exec, gc, init, list, log, logs, man, merge, net, pause, resume,
-    revoke, run, shell, start, status, stop, sync, worktree,
+    allow, apply, approve, build, build_base, checkout, claude, codex_config, collect, completions,
+    config, create, delete, demo, diff, doctor, engines, exec, gc, init, list, log, logs, man,
+    merge, net, pause, restart, resume, revoke, run, shell, start, status, stop, sync, volume,
+    worktree,
 };
 
 /// The version, with the commit where a release build knows it (see `build.rs`).
@@ -35,7 +36,7 @@ pub(crate) enum Command {
     Run(Box<run::Arguments>),
     Create(Box<create::Arguments>),
     Exec(exec::Arguments),
-    Shell(shell::Arguments),
+    Shell(Box<shell::Arguments>),
     Claude(claude::Arguments),
     Logs(logs::Arguments),
     List(list::Arguments),
@@ -43,7 +44,9 @@ pub(crate) enum Command {
     Pause(pause::Arguments),
     Resume(resume::Arguments),
     Stop(stop::Arguments),
-    Start(start::Arguments),
+    Start(Box<start::Arguments>),
+    Restart(restart::Arguments),
+    Checkout(checkout::Arguments),
     Collect(collect::Arguments),
     Diff(diff::Arguments),
     Log(log::Arguments),
@@ -61,6 +64,9 @@ pub(crate) enum Command {
     Config(config::Arguments),
     Approve(approve::Arguments),
     Sync(sync::Arguments),
+    Volume(volume::Arguments),
+    CodexInitConfig(codex_config::Arguments),
+    CodexLogout(codex_config::Logout),
     Allow(allow::Arguments),
     Revoke(revoke::Arguments),
     Net(net::Arguments),

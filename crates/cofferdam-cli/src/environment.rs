@@ -10,7 +10,22 @@ use cofferdam::git::Git;
 use cofferdam::home::Home;
 use cofferdam::registry;
 use cofferdam::sandbox::engine::Surroundings;
-use cofferdam::session::Caller;
+use cofferdam::session::{Caller, Watcher};
+
+/// All that a process of ours has of the user's variables which may live longer than a secret should: where it finds home, engine
+/// and git.
+pub(crate) const LASTING: [&str; 8] = [
+    "COFFERDAM_HOME",
+    "DOCKER_CONFIG",
+    "DOCKER_CONTEXT",
+    "DOCKER_HOST",
+    "HOME",
+    "PATH",
+    "TMPDIR",
+    "XDG_RUNTIME_DIR",
+];
+/// The first word of the process that watches a checkout: no command of anybody's.
+pub(crate) const WATCH: &str = "watch-checkout";
 
 /// What the command takes from its surroundings.
 #[derive(Debug, Clone)]
@@ -198,7 +213,20 @@ impl Environment {
         caller.git = self.git.clone();
         caller.user_home.clone_from(&self.user_home);
         caller.environment.clone_from(&self.variables);
+        caller.watcher = self.watcher();
         caller
+    }
+
+    /// This program, as the process that watches a checkout.
+    fn watcher(&self) -> Option<Watcher> {
+        let known = self.variables.iter();
+        let known =
+            known.filter(|(name, _)| name.to_str().is_some_and(|name| LASTING.contains(&name)));
+        Some(Watcher {
+            program: std::env::current_exe().ok()?,
+            arguments: vec![WATCH.into()],
+            environment: known.map(|(k, v)| (k.clone(), v.clone())).collect(),
+        })
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {

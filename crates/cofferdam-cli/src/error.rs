@@ -15,8 +15,11 @@ use cofferdam::process::ProcessError;
 use cofferdam::registry::RegistryError;
 use cofferdam::sandbox::SandboxError;
 use cofferdam::session::manage::ManageError;
-use cofferdam::session::{CollectError, Landing, RunError, RunErrorKind, SessionError};
+use cofferdam::session::{
+    CollectError, Landing, LoginError, RunError, RunErrorKind, SessionError, ShelfError,
+};
 use cofferdam::text::{printable, printable_bytes_line};
+use cofferdam::volumes::VolumeError;
 use cofferdam::wall::WallError;
 use cofferdam::wall::change::ChangeError;
 use cofferdam::wall::log::LogError;
@@ -33,6 +36,7 @@ mod mount;
 mod names;
 mod plan;
 mod told;
+mod volume;
 mod wall;
 
 pub(crate) use mount::mount_hint;
@@ -81,6 +85,14 @@ pub(crate) enum CliError {
     NetworkLog(#[from] LogError),
     #[error(transparent)]
     Image(#[from] ImageError),
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    #[error(transparent)]
+    Login(#[from] LoginError),
+    #[error(transparent)]
+    Shelf(#[from] ShelfError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
     #[error(transparent)]
     File(#[from] FileError),
     #[error("cannot start the event loop: {0}")]
@@ -221,6 +233,8 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         .or_else(|| of(error, names::name_hint))
         .or_else(|| of(error, collect_hint))
         .or_else(|| of(error, registry_hint))
+        .or_else(|| of(error, volume::volume_hint))
+        .or_else(|| of(error, volume::shelf_hint))
         .or_else(|| of(error, disk_hint))
         .or_else(|| of(error, process_hint))
 }
@@ -251,6 +265,10 @@ fn command_hint(error: &CliError) -> Option<String> {
         | CliError::Change(_)
         | CliError::NetworkLog(_)
         | CliError::File(_)
+        | CliError::Volume(_)
+        | CliError::Login(_)
+        | CliError::Shelf(_)
+        | CliError::Registry(_)
         | CliError::Runtime(_)
         | CliError::Output(_)
         | CliError::Image(_)
@@ -459,6 +477,7 @@ fn sandbox_hint(error: &SandboxError) -> Option<String> {
         | SandboxError::OtherVersion { .. }
         | SandboxError::Paused
         | SandboxError::Frozen
+        | SandboxError::Unwatched
         | SandboxError::Restless
         | SandboxError::NoProgram(_)
         | SandboxError::NotListening(_)

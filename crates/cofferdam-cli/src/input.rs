@@ -150,3 +150,10 @@ fn wait(input: BorrowedFd<'_>, need: Need, first: bool) -> Result<bool, PromptIn
     }
     Err(PromptInputError::Silent(limit))
 }
+
+/// Standard input, where whoever started this process gave it a socket.
+pub(crate) fn socket() -> std::io::Result<std::os::unix::net::UnixStream> {
+    use std::os::fd::AsFd;
+    let input = std::io::stdin().as_fd().try_clone_to_owned()?;
+    Ok(input.into())
+}

@@ -29,11 +29,17 @@ pub fn main() -> ExitCode {
     if commands::keep_ready::is_meant() {
         return commands::keep_ready::run();
     }
+    if let Some(sandbox) = commands::watch::meant() {
+        return commands::watch::run(sandbox);
+    }
     // Answers `--help`, `--version` and usage errors itself, before anything else is looked at.
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         // Who asks for nothing is told what there is.
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            if let Some(code) = dev_shell() {
+                return code;
+            }
             let help = error.render();
             let help = if std::io::stdout().is_terminal() {
                 help.ansi().to_string()
@@ -67,6 +73,19 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => error::report(&error, colour),
     }
+}
+
+/// Who asks for nothing, at a terminal in a checkout that has a dev sandbox, wants its shell. `None`: there is none.
+fn dev_shell() -> Option<ExitCode> {
+    if std::env::args_os().len() != 1 || !std::io::stdin().is_terminal() {
+        return None;
+    }
+    let environment = Environment::read(None).ok()?;
+    let colour = environment.colour.on_stderr();
+    let runtime = runtime().ok()?;
+    let done = runtime.block_on(commands::shell::of_a_dev_sandbox(&environment))?;
+    runtime.shutdown_background();
+    Some(done.unwrap_or_else(|error| error::report(&error, colour)))
 }
 
 fn runtime() -> std::io::Result<Runtime> {

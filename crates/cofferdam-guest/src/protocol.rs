@@ -21,7 +21,8 @@ pub use setup::{
 };
 
 /// Changes whenever a message here changes its meaning: a host and a guest of different numbers do not go on.
-/// Also with each new question: who does not know one ends the connection over it, and the programs that hang on that.
+/// Also with each new question: who does not know one ends the connection over it, and the programs that hang on that. Not so with
+/// one that is asked of no guest but those whose maker has asked it already ([`Request::Watch`]).
 pub const PROTOCOL: u32 = 4;
 /// The length of a [`greeting`] in bytes.
 pub const GREETING: usize = 8;
@@ -112,6 +113,11 @@ pub enum Request {
         request: u64,
     },
     Resume {
+        request: u64,
+    },
+    /// Somebody sees to what appears in files that the sandbox shares with its user. From the first one on, programs go on, and are
+    /// started, only while a connection lives that has asked it.
+    Watch {
         request: u64,
     },
     Ping {
@@ -326,6 +332,8 @@ pub enum Stop {
     Pause,
     /// A connection holds it by [`Request::Freeze`].
     Freeze,
+    /// Until somebody asks [`Request::Watch`] again.
+    Unwatched,
 }
 
 /// How a sandbox is.

@@ -51,9 +51,9 @@ async fn bench(words: Vec<String>) -> Result<()> {
             };
             let count = count.parse()?;
             match what {
-                "exec" => bench.exec(count).await,
-                "create" => bench.create(count).await,
-                "run" => bench.run(count).await,
+                "exec" => Box::pin(bench.exec(count)).await,
+                "create" => Box::pin(bench.create(count)).await,
+                "run" => Box::pin(bench.run(count)).await,
                 "pause" => Box::pin(bench.pause(count, true, NetworkOptions::None)).await,
                 "resume" => Box::pin(bench.pause(count, false, NetworkOptions::None)).await,
                 "resume-walled" => {

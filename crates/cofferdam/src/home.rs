@@ -8,6 +8,11 @@ use crate::names::{RepoPath, SandboxId};
 /// Begins the names of what lies beside the trees for a moment, where layers are tried.
 pub(crate) const TRIED_LAYERS: &str = "doctor-";
 
+/// The agent's home in the state directory of a sandbox.
+pub(crate) fn agent_home_in(state: &Path) -> PathBuf {
+    state.join("home")
+}
+
 /// The host-owned state of one user. Everything below it is 0700/0600.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home(PathBuf);
@@ -66,6 +71,11 @@ impl Home {
         self.state().join(id.to_string())
     }
 
+    /// The agent's home of a sandbox that lives on.
+    pub fn agent_home(&self, id: SandboxId) -> PathBuf {
+        agent_home_in(&self.sandbox(id))
+    }
+
     /// Executables of ours that several processes run from.
     pub fn programs(&self) -> PathBuf {
         self.0.join("programs")
@@ -84,6 +94,16 @@ impl Home {
     /// The login of the agent of that name.
     pub fn login(&self, agent: &str) -> PathBuf {
         self.0.join("logins").join(format!("{agent}.json"))
+    }
+
+    /// What outlives sandboxes and several of them share, a directory each.
+    pub fn volumes(&self) -> PathBuf {
+        self.0.join("volumes")
+    }
+
+    /// Locks that say whose turn it is with what several commands could make at once.
+    pub fn turns(&self) -> PathBuf {
+        self.0.join("turns")
     }
 
     /// The packs that were exported from `repo`.

@@ -25,6 +25,7 @@ pub mod sandbox;
 pub mod session;
 pub mod sync;
 pub mod text;
+pub mod volumes;
 pub mod wall;
 
 pub use session::{RunError, RunOptions, RunReport, run};

@@ -31,6 +31,9 @@ pub enum NameError {
         /// The rule it breaks.
         reason: &'static str,
     },
+    /// Not the name of a volume, control bytes escaped.
+    #[error("`{0}` is not the name of a volume: those begin with `cofferdam-`")]
+    Volume(String),
     /// Not a sandbox id.
     #[error("`{0}` is not a sandbox id (32 hexadecimal digits)")]
     Id(String),
@@ -292,6 +295,57 @@ impl RepoPath {
             .map(|n| n.to_string_lossy().into_owned())
             .unwrap_or_default();
         Slug::from_text(&name).unwrap_or_else(|_| Slug("repo".to_owned()))
+    }
+}
+
+/// The name of a volume: `[a-z0-9-]`, begins with `cofferdam-`, at most 100 bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct VolumeName(String);
+
+impl VolumeName {
+    const MAX: usize = 100;
+
+    /// One that this crate makes.
+    pub(crate) fn known(name: &str) -> Self {
+        debug_assert!(name.parse::<Self>().is_ok(), "{name}");
+        Self(name.to_owned())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for VolumeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for VolumeName {
+    type Err = NameError;
+
+    fn from_str(name: &str) -> Result<Self, NameError> {
+        let is_usable = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+        let rest = name.strip_prefix("cofferdam-").unwrap_or_default();
+        if rest.is_empty() || name.len() > Self::MAX || !name.bytes().all(is_usable) {
+            return Err(NameError::Volume(name.escape_debug().to_string()));
+        }
+        Ok(Self(name.to_owned()))
+    }
+}
+
+impl TryFrom<String> for VolumeName {
+    type Error = NameError;
+    fn try_from(text: String) -> Result<Self, NameError> {
+        text.parse()
+    }
+}
+
+impl From<VolumeName> for String {
+    fn from(name: VolumeName) -> Self {
+        name.0
     }
 }
 

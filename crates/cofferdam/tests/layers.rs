@@ -26,10 +26,11 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("sandbox", &["wall"]),
     ("image", &["wall", "sandbox"]),
     ("sync", &["config", "sandbox"]),
+    ("volumes", &["registry"]),
     (
         "session",
         &[
-            "prompt", "agent", "config", "git", "registry", "wall", "sandbox", "sync",
+            "prompt", "agent", "config", "git", "registry", "wall", "sandbox", "sync", "volumes",
         ],
     ),
 ];

@@ -27,7 +27,7 @@ use tokio::time::sleep;
 
 use self::paused::{ANSWER, Presses, Watch};
 use self::signals::{Signals, is_an_end};
-use super::{living, stop, unstarted};
+use super::{dev, living, stop, unstarted};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::ui::streams::{self, Sink};
@@ -74,6 +74,9 @@ pub(super) async fn run(attached: Attached<'_>) -> Result<ExitCode, CliError> {
     } else {
         on_streams(execution, attached.exec.stdin, signals).await
     };
+    if session.record().dev.is_some() && !matches!(ended, Err(Ended::Sandbox(_))) {
+        dev::left(&session, attached.environment).await;
+    }
     match ended {
         Ok(exit) => Ok(ExitCode::from(code(exit))),
         Err(Ended::Left(code)) => Err(CliError::Interrupted { code }),
@@ -91,6 +94,7 @@ pub(super) async fn start(
     caller: &Caller,
 ) -> Result<(Session, Box<dyn Execution>), CliError> {
     let session = living::open(attached.name, caller, attached.environment).await?;
+    dev::follow(&session).await?;
     let started = session.exec(attached.exec.clone()).await;
     let started =
         started.map_err(|error| not_started(error, session.record(), attached.environment))?;

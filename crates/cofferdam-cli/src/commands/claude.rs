@@ -1,8 +1,6 @@
 //! `cofferdam claude`.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -11,13 +9,14 @@ use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::{Caller, Session, SessionError, SessionExec, SyncMode};
 
 use super::attach::{self, Attached};
+use super::dev::there;
 use super::exec::give_terminal;
+use super::here::is_path;
 use super::{create, keep_ready, living};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::output;
-use crate::ui::shell::shell_word;
 
 /// Where none is named.
 const NAME: &str = "claude";
@@ -50,18 +49,9 @@ pub(crate) async fn run(
     })?;
     let (name, elsewhere) = match arguments.place {
         None => (NAME.to_owned(), None),
-        Some(place) if is_path(&place) => (NAME.to_owned(), Some(directory(&place, environment)?)),
+        Some(place) if is_path(&place) => (NAME.to_owned(), there(Some(&place), environment)?),
         Some(name) => (name.to_string_lossy().into_owned(), None),
     };
-    let elsewhere = elsewhere.map(|directory| environment.at(directory));
-    let other = |there: &&Environment| there.top() != environment.top();
-    if let Some(there) = elsewhere.as_ref().filter(other) {
-        // What is said from here on names commands as they are given there.
-        let place = shell_word(&there.directory);
-        output::note(&format!(
-            "in {place}: give the commands that are named here as `cofferdam -C {place} …`\n"
-        ));
-    }
     let environment = elsewhere.as_ref().unwrap_or(environment);
     ready(&name, environment).await?;
     exec.arguments = vec![PROGRAM.into()];
@@ -108,24 +98,5 @@ async fn ready(name: &str, environment: &Environment) -> Result<(), CliError> {
     match interrupt.code() {
         Some(code) => Err(CliError::Interrupted { code }),
         None => Ok(done?),
-    }
-}
-
-/// No name of a sandbox has a slash, or is made of dots.
-fn is_path(text: &OsStr) -> bool {
-    text.as_bytes().contains(&b'/') || text == "." || text == ".."
-}
-
-fn directory(path: &OsStr, environment: &Environment) -> Result<PathBuf, CliError> {
-    let path = environment.directory.join(Path::new(path));
-    let refused = |why: String| CliError::Failed {
-        message: format!("{}: {why}", path.display()),
-        hint: "name a directory of a repository, or a sandbox".to_owned(),
-    };
-    let found = std::fs::canonicalize(&path).map_err(|error| refused(error.to_string()))?;
-    if found.is_dir() {
-        Ok(found)
-    } else {
-        Err(refused("it is no directory".to_owned()))
     }
 }

@@ -63,15 +63,6 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
-    if arguments.strategy.head {
-        return Err(CliError::Misused {
-            message: "`create` cannot work in this checkout itself: nobody would watch it between your commands"
-                .to_owned(),
-            hint: "leave out `--head`, and the sandbox gets a branch of its own; or use `cofferdam run --head`, which \
-                   watches the checkout until its agent ends"
-                .to_owned(),
-        });
-    }
     let name = Slug::sandbox_name(&arguments.name).map_err(|error| misnamed(&error))?;
     let json = arguments.json;
     let options = options(arguments, &name, environment).map_err(|error| match error {

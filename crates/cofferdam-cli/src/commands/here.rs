@@ -1,5 +1,7 @@
 //! What a command means by where it was started: the repository there, one of its sandboxes, the rules that count.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use cofferdam::git::discovery::Start;
@@ -13,6 +15,11 @@ use cofferdam::wall::sources_of;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+
+/// No name of a sandbox has a slash, or is made of dots.
+pub(super) fn is_path(text: &OsStr) -> bool {
+    text.as_bytes().contains(&b'/') || text == "." || text == ".."
+}
 
 /// The repository that the command works in.
 pub(super) async fn repository(

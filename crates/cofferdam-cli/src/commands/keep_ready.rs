@@ -7,21 +7,10 @@ use std::process::{Command, ExitCode, Stdio};
 use cofferdam::registry::{Reach, Record};
 use cofferdam::sandbox::engine::{Engine, EngineOptions, Kind};
 
-use crate::environment::Environment;
+use crate::environment::{Environment, LASTING};
 
 /// The only word of that process: no command of anybody's.
 const WORD: &str = "keep-ready";
-
-/// All that it has of the user's variables: where it finds home and engine. It may live longer than a secret should.
-const VARIABLES: [&str; 7] = [
-    "COFFERDAM_HOME",
-    "DOCKER_CONFIG",
-    "DOCKER_CONTEXT",
-    "DOCKER_HOST",
-    "HOME",
-    "TMPDIR",
-    "XDG_RUNTIME_DIR",
-];
 
 /// Whether this is that process.
 pub(crate) fn is_meant() -> bool {
@@ -64,7 +53,7 @@ pub(super) fn after(provider: &str, walled: bool) {
     )]
     let mut command = Command::new(own);
     command.env_clear();
-    for name in VARIABLES {
+    for name in LASTING {
         #[expect(clippy::disallowed_methods, reason = "the user's own surroundings")]
         if let Some(value) = std::env::var_os(name) {
             command.env(name, value);

@@ -1,5 +1,6 @@
 //! Sandboxes that live on, as the commands on them name, open and ask them.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use cofferdam::session::manage::{self, Rest};
 use cofferdam::session::{Caller, Landing, Session, SessionError};
 use cofferdam::text::printable_line;
 
-use super::here::target;
+use super::here::{is_path, target};
 use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
@@ -71,12 +72,15 @@ pub(super) async fn narrated<T>(
     Ok(done)
 }
 
-/// The sandbox `name` of the repository that the command works in.
+/// The sandbox `name` of the repository that the command works in; where it is the path of a checkout, that one's dev sandbox.
 pub(super) async fn named(
     name: &str,
     caller: &Caller,
     environment: &Environment,
 ) -> Result<Named, SessionError> {
+    if is_path(OsStr::new(name)) {
+        return Named::dev(caller, &environment.directory.join(name), None).await;
+    }
     Named::find(caller, &environment.directory, name).await
 }
 

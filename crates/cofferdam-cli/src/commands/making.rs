@@ -137,6 +137,57 @@ pub(super) struct Sandbox {
     on_sandbox_ready: Vec<String>,
 }
 
+/// What of [`Sandbox`] is for a command line that makes a dev sandbox. The rest is the configuration's, where it stays.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct DevOptions {
+    /// Where it is made; `native` unless the configuration says otherwise
+    #[arg(long = "sandbox", value_enum, help_heading = "Dev sandbox")]
+    place: Option<ProviderName>,
+
+    /// The image of its container; the repository's own where there is one
+    #[arg(long, value_name = "IMAGE", value_parser = parse_image, help_heading = "Dev sandbox")]
+    image: Option<String>,
+
+    /// A directory or file of this machine to show as well, as `cofferdam create --mount` takes it
+    #[arg(
+        long = "mount",
+        value_name = "SRC[:DST][:rw]",
+        help_heading = "Dev sandbox"
+    )]
+    mounts: Vec<OsString>,
+
+    /// A variable for the programs inside; without a value it is taken from your environment
+    #[arg(long = "env", value_name = "KEY[=VALUE]", help_heading = "Dev sandbox")]
+    variables: Vec<OsString>,
+
+    /// What it may reach; `allowlist` unless given
+    #[arg(long, value_parser = networks(), help_heading = "Dev sandbox")]
+    network: Option<NetworkKind>,
+}
+
+impl DevOptions {
+    pub(super) fn are_given(&self) -> bool {
+        self.place.is_some()
+            || self.image.is_some()
+            || self.network.is_some()
+            || !self.mounts.is_empty()
+            || !self.variables.is_empty()
+    }
+}
+
+impl From<DevOptions> for Sandbox {
+    fn from(given: DevOptions) -> Self {
+        Self {
+            place: given.place,
+            image: given.image,
+            mounts: given.mounts,
+            variables: given.variables,
+            network: given.network,
+            ..Self::default()
+        }
+    }
+}
+
 /// How the sandbox sees the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum FileMode {

@@ -7,7 +7,9 @@ mod attach;
 pub(crate) mod build;
 pub(crate) mod build_base;
 mod built_in;
+pub(crate) mod checkout;
 pub(crate) mod claude;
+pub(crate) mod codex_config;
 pub(crate) mod collect;
 pub(crate) mod completions;
 pub(crate) mod config;
@@ -15,6 +17,7 @@ pub(crate) mod create;
 mod defaults;
 pub(crate) mod delete;
 pub(crate) mod demo;
+mod dev;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod engines;
@@ -33,6 +36,7 @@ pub(crate) mod man;
 pub(crate) mod merge;
 pub(crate) mod net;
 pub(crate) mod pause;
+pub(crate) mod restart;
 pub(crate) mod resume;
 pub(crate) mod revoke;
 pub(crate) mod run;
@@ -43,6 +47,8 @@ pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod sync;
 mod unstarted;
+pub(crate) mod volume;
+pub(crate) mod watch;
 pub(crate) mod worktree;
 
 use std::process::ExitCode;
@@ -66,7 +72,7 @@ pub(crate) async fn dispatch(
         // The user's signals are the program's.
         Command::Exec(arguments) => Box::pin(exec::run(arguments, environment)).await,
         Command::Claude(arguments) => Box::pin(claude::run(arguments, environment)).await,
-        Command::Shell(arguments) => Box::pin(shell::run(arguments, environment)).await,
+        Command::Shell(arguments) => Box::pin(shell::run(*arguments, environment)).await,
         Command::Completions(arguments) => completions::run(&arguments, Arguments::command()),
         Command::Man(arguments) => man::run(&arguments, Arguments::command(), environment),
         command => {
@@ -83,9 +89,15 @@ pub(crate) async fn dispatch(
                 Command::Resume(arguments) => {
                     resume::run(&arguments, environment, &interrupt).await
                 }
+                Command::Restart(arguments) => {
+                    Box::pin(restart::run(&arguments, environment, &interrupt)).await
+                }
+                Command::Checkout(arguments) => {
+                    checkout::run(&arguments, environment, &interrupt).await
+                }
                 Command::Stop(arguments) => stop::run(&arguments, environment, &interrupt).await,
                 Command::Start(arguments) => {
-                    Box::pin(start::run(&arguments, environment, &interrupt)).await
+                    Box::pin(start::run(*arguments, environment, &interrupt)).await
                 }
                 Command::Collect(arguments) => {
                     collect::run(&arguments, environment, &interrupt).await
@@ -115,6 +127,9 @@ pub(crate) async fn dispatch(
                 }
                 Command::Net(arguments) => net::run(arguments, environment, &interrupt).await,
                 Command::Sync(arguments) => sync::run(arguments, environment, &interrupt).await,
+                Command::Volume(arguments) => {
+                    volume::run(&arguments, environment, &interrupt).await
+                }
                 Command::Config(arguments) => {
                     config::run(&arguments, environment, &interrupt).await
                 }
@@ -122,6 +137,8 @@ pub(crate) async fn dispatch(
                     approve::run(&arguments, environment, &interrupt).await
                 }
                 Command::Init(_) => init::run(environment),
+                Command::CodexInitConfig(arguments) => codex_config::run(&arguments, environment),
+                Command::CodexLogout(_) => codex_config::logout(environment),
                 Command::Gc(arguments) => gc::run(&arguments, environment, &interrupt).await,
                 Command::Doctor(arguments) => {
                     doctor::run(&arguments, environment, &interrupt).await

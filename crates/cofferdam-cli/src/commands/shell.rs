@@ -14,10 +14,13 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use super::attach::{self, Attached};
+use super::dev::{self, Build, Meant, Up, Which};
 use super::exec::give_terminal;
 use super::living;
+use super::making::DevOptions;
 use crate::environment::Environment;
 use crate::error::CliError;
+use crate::interrupt::Interrupt;
 
 /// Says which is the first shell that is inside. It is a program of its own, so that whoever asks later what runs there is
 /// told of the shell, and not of this.
@@ -29,12 +32,22 @@ const ANSWER: Duration = Duration::from_secs(20);
 
 /// Open a shell in a sandbox that stays: zsh, bash or sh, whichever is inside
 ///
-/// As often as wanted, several at once. Leaving it leaves the sandbox as it is.
-#[derive(Debug, Args)]
+/// As often as wanted, several at once. Leaving it leaves the sandbox as it is. Without a name it is that of the dev sandbox of the
+/// checkout that you stand in, which is made, or started, where it does not run; what is committed there comes home when you leave.
+#[derive(Debug, Default, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, as `cofferdam list` names it
-    #[arg(value_name = "SANDBOX")]
-    name: String,
+    /// The sandbox, as `cofferdam list` names it, or the path of a checkout, such as ./there
+    #[arg(value_name = "SANDBOX|PATH")]
+    name: Option<String>,
+
+    #[command(flatten)]
+    which: Which,
+
+    #[command(flatten)]
+    build: Build,
+
+    #[command(flatten)]
+    options: DevOptions,
 }
 
 pub(crate) async fn run(
@@ -46,11 +59,35 @@ pub(crate) async fn run(
         message: "a shell needs a terminal, and standard input is none".to_owned(),
         hint: format!(
             "run a script with `cofferdam exec -i {} -- sh`",
-            crate::ui::shell::shell_word(&arguments.name)
+            arguments
+                .name
+                .as_ref()
+                .map_or_else(|| ".".into(), crate::ui::shell::shell_word)
         ),
     })?;
     let caller = environment.caller();
-    let session = open(&arguments.name, &caller, environment).await?;
+    let Arguments {
+        name,
+        which,
+        build,
+        options,
+    } = &arguments;
+    let names: Vec<String> = name.iter().cloned().collect();
+    let meant = dev::meant(&names, which, build, options, "shell")?;
+    let there = dev::there(meant.path(), environment)?;
+    let environment = there.as_ref().unwrap_or(environment);
+    let session = if let (Meant::Named, Some(name)) = (&meant, names.first()) {
+        open(name, &caller, environment).await?
+    } else {
+        let up = Up {
+            which,
+            build,
+            options,
+            environment,
+        };
+        come_up(up).await?
+    };
+    let name = session.id().to_string();
     let shell = find(&session, environment).await?;
     // It may have been named by what becomes its name, or by its id.
     let prompt = prompt(&shell, session.name().as_str());
@@ -59,11 +96,34 @@ pub(crate) async fn run(
     exec.environment.insert("SHELL".into(), shell.clone());
     exec.arguments = vec![shell, "-i".into()];
     attach::run(Attached {
-        name: &arguments.name,
+        name: &name,
         exec,
         environment,
     })
     .await
+}
+
+/// The shell of the dev sandbox of the checkout that somebody stands in; `None` where it has none.
+pub(crate) async fn of_a_dev_sandbox(
+    environment: &Environment,
+) -> Option<Result<ExitCode, CliError>> {
+    let interrupt = Interrupt::quiet().ok()?;
+    let caller = super::living::caller(environment, &interrupt);
+    dev::find(None, &caller, environment, &interrupt)
+        .await
+        .ok()??;
+    drop(interrupt);
+    Some(Box::pin(run(Arguments::default(), environment)).await)
+}
+
+/// Until it is up, the user's signals are for that.
+async fn come_up(up: Up<'_>) -> Result<Session, CliError> {
+    let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
+    let done = Box::pin(dev::up(up, &interrupt)).await;
+    match interrupt.code() {
+        Some(code) => Err(CliError::Interrupted { code }),
+        None => Ok(done?.0),
+    }
 }
 
 /// One that ended and left uncommitted work is started for its user to look around in it.

@@ -6,62 +6,108 @@ use clap::Args;
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::{Caller, Session, SessionError};
 
+use super::dev::{self, Build, Came, Meant, Up, Which};
 use super::keep_ready;
 use super::living::{self, Sandboxes};
+use super::making::DevOptions;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::output;
 
-/// Start stopped sandboxes again from their files
+/// Start stopped sandboxes again from their files; or the dev sandbox of a checkout, which is made where there is none
 ///
-/// Also after the machine was restarted. No program that ran before comes back.
+/// Also after the machine was restarted. No program that ran before comes back. A dev sandbox works in the checkout itself, or with
+/// `--branch` on a working tree of that branch beside it; it has a shelf and a shells' history that outlive it.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
+    /// The sandboxes, as `cofferdam list` names them, or the path of a checkout, such as ./there; without any the dev sandbox of the
+    /// checkout that you stand in
+    #[arg(value_name = "SANDBOX|PATH")]
+    pub(super) names: Vec<String>,
+
     #[command(flatten)]
-    sandboxes: Sandboxes,
+    pub(super) which: Which,
+
+    #[command(flatten)]
+    pub(super) build: Build,
+
+    #[command(flatten)]
+    pub(super) options: DevOptions,
 }
 
 pub(crate) async fn run(
-    arguments: &Arguments,
+    arguments: Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let Arguments {
+        names,
+        which,
+        build,
+        options,
+    } = arguments;
+    let meant = dev::meant(&names, &which, &build, &options, "start")?;
+    if meant == Meant::Named {
+        return Box::pin(named(&Sandboxes { names }, environment, interrupt)).await;
+    }
+    let there = dev::there(meant.path(), environment)?;
+    let environment = there.as_ref().unwrap_or(environment);
+    let up = Up {
+        which: &which,
+        build: &build,
+        options: &options,
+        environment,
+    };
+    let (session, came) = Box::pin(dev::up(up, interrupt)).await?;
+    let record = session.record();
+    let (name, place) = (&record.name, dev::place(record));
+    output::note(&match came {
+        Came::Made => {
+            format!("made and started {name} for {place}; use it with: cofferdam shell {name}\n")
+        }
+        Came::Started => {
+            format!("started {name} for {place}; use it with: cofferdam shell {name}\n")
+        }
+        Came::Before => format!("{name} is running already\n"),
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn named(
+    sandboxes: &Sandboxes,
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     let caller = living::caller(environment, interrupt);
-    for name in &arguments.sandboxes.names {
+    for name in &sandboxes.names {
         if let Err(SessionError::Ended { .. }) = living::named(name, &caller, environment).await {
             living::revived(name, &caller, environment).await?;
         }
     }
-    living::each(
-        &arguments.sandboxes,
-        environment,
-        interrupt,
-        async |caller, named| {
-            let provider = named.provider(caller)?;
-            let name = named.name().clone();
-            match lives::condition(caller, &named, &provider).await? {
-                Condition::Paused => {
-                    let name = name.to_string();
-                    return Err(SessionError::Paused { name }.into());
-                }
-                Condition::Stopped => {
-                    let start =
-                        async |caller: &Caller| lives::start(caller, named, &provider).await;
-                    let session = living::shown(caller, environment, start).await??;
-                    output::note(&format!(
-                        "started {name}; use it with: cofferdam shell {name}\n"
-                    ));
-                    keep_ready::after_living(session.record());
-                }
-                _ => {
-                    // Its place is kept again where nobody did.
-                    Session::open(caller, named, &provider).await?;
-                    output::note(&format!("{name} is running already\n"));
-                }
+    let each = living::each(sandboxes, environment, interrupt, async |caller, named| {
+        let provider = named.provider(caller)?;
+        let name = named.name().clone();
+        match lives::condition(caller, &named, &provider).await? {
+            Condition::Paused => {
+                let name = name.to_string();
+                return Err(SessionError::Paused { name }.into());
             }
-            Ok(())
-        },
-    )
-    .await
+            Condition::Stopped => {
+                let start = async |caller: &Caller| lives::start(caller, named, &provider).await;
+                let session = living::shown(caller, environment, start).await??;
+                output::note(&format!(
+                    "started {name}; use it with: cofferdam shell {name}\n"
+                ));
+                keep_ready::after_living(session.record());
+            }
+            _ => {
+                // Its place is kept again where nobody did.
+                Session::open(caller, named, &provider).await?;
+                output::note(&format!("{name} is running already\n"));
+            }
+        }
+        Ok(())
+    });
+    Box::pin(each).await
 }

@@ -8,7 +8,8 @@ use cofferdam::session::SessionError;
 use cofferdam::session::living::{self as lives, Condition};
 use tokio::time::timeout;
 
-use super::living::{self, Sandboxes};
+use super::dev::{self, Which};
+use super::living;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -20,11 +21,16 @@ pub(super) const TIME: u64 = 10;
 /// End every program in sandboxes; their files and the agent's home stay
 ///
 /// Programs get SIGTERM first, shells on a terminal SIGHUP a second later. What still runs after `--time`, or at Ctrl-C, is
-/// killed. In a sandbox that is paused nothing can hear a signal: it ends at once.
+/// killed. In a sandbox that is paused nothing can hear a signal: it ends at once. Without a name it is the dev sandbox of the checkout
+/// that you stand in.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
+    /// The sandboxes, as `cofferdam list` names them, or the path of a checkout, such as ./there
+    #[arg(value_name = "SANDBOX|PATH")]
+    names: Vec<String>,
+
     #[command(flatten)]
-    sandboxes: Sandboxes,
+    which: Which,
 
     /// How many seconds each sandbox's programs have to end by themselves
     #[arg(
@@ -45,8 +51,16 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
+    let sandboxes = dev::sandboxes(
+        &arguments.names,
+        &arguments.which,
+        environment,
+        interrupt,
+        "stop",
+    )
+    .await?;
     living::each(
-        &arguments.sandboxes,
+        &sandboxes,
         environment,
         interrupt,
         async |caller, named| {

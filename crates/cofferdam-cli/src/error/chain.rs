@@ -14,7 +14,10 @@ use cofferdam::git::worktree::WorktreeError;
 use cofferdam::git::{GitError, RepositoryError};
 use cofferdam::image::ImageError;
 use cofferdam::session::manage::ManageError;
-use cofferdam::session::{AgentFailure, CollectError, ExtraMountError, PlanError, RunErrorKind};
+use cofferdam::session::{
+    AgentFailure, CollectError, ExtraMountError, PlanError, RunErrorKind, ShelfError,
+};
+use cofferdam::volumes::VolumeError;
 use cofferdam::wall::change::ChangeError;
 
 use super::{CliError, living};
@@ -27,6 +30,8 @@ pub(super) fn held<'a>(error: &'a (dyn Error + 'static)) -> Cause<'a> {
         .or_else(|| of(error, in_run))
         .or_else(|| of(error, living::held))
         .or_else(|| of(error, in_image))
+        .or_else(|| of(error, in_volume))
+        .or_else(|| of(error, in_shelf))
         .or_else(|| of(error, in_manage))
         .or_else(|| of(error, in_plan))
         .or_else(|| of(error, in_agent))
@@ -64,6 +69,10 @@ fn in_command(error: &CliError) -> Cause<'_> {
         CliError::Image(error) => Some(error),
         CliError::NetworkLog(error) => Some(error),
         CliError::File(error) => Some(error),
+        CliError::Volume(error) => Some(error),
+        CliError::Login(error) => Some(error),
+        CliError::Shelf(error) => Some(error),
+        CliError::Registry(error) => Some(error),
         // They have said what is to be said.
         CliError::Usage(_)
         | CliError::Misused { .. }
@@ -94,6 +103,29 @@ fn in_image(error: &ImageError) -> Cause<'_> {
     }
 }
 
+fn in_volume(error: &VolumeError) -> Cause<'_> {
+    match error {
+        VolumeError::File(error) => Some(error),
+        VolumeError::Registry(error) => Some(error),
+        VolumeError::Unknown(_)
+        | VolumeError::Used { .. }
+        | VolumeError::Busy
+        | VolumeError::Label { .. }
+        | VolumeError::Export { .. }
+        | VolumeError::NoName(_) => None,
+    }
+}
+
+fn in_shelf(error: &ShelfError) -> Cause<'_> {
+    match error {
+        ShelfError::Volume(error) => Some(error),
+        ShelfError::Git(error) => Some(error),
+        ShelfError::Vault(error) => Some(error),
+        ShelfError::File(error) => Some(error),
+        ShelfError::Jail { .. } | ShelfError::Failed { .. } => None,
+    }
+}
+
 fn in_run(error: &RunErrorKind) -> Cause<'_> {
     match error {
         RunErrorKind::Repository(error) => Some(error),
@@ -113,7 +145,8 @@ fn in_run(error: &RunErrorKind) -> Cause<'_> {
         RunErrorKind::Collect(error) => Some(error),
         RunErrorKind::Left(error) => Some(error.as_ref()),
         RunErrorKind::Session(error) => Some(error.as_ref()),
-        RunErrorKind::File(_)
+        RunErrorKind::Unwatched(_)
+        | RunErrorKind::File(_)
         | RunErrorKind::Prepare { .. }
         | RunErrorKind::StepTimedOut { .. }
         | RunErrorKind::Hook(_)
@@ -151,6 +184,7 @@ fn in_manage(error: &ManageError) -> Cause<'_> {
 fn in_plan(error: &PlanError) -> Cause<'_> {
     match error {
         PlanError::Name(error) => Some(error),
+        PlanError::Volume(error) => Some(error),
         PlanError::Mount(ExtraMountError::File(error)) => Some(error),
         PlanError::DetachedTarget
         | PlanError::CopyWithHead

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use cofferdam::sandbox::SandboxError;
-use cofferdam::session::{CollectError, PlanError, SessionError, SyncError};
+use cofferdam::session::{CollectError, PlanError, SessionError, SyncError, WatchError};
 use cofferdam::wall::supervisor::SupervisorError;
 
 use super::mount;
@@ -35,6 +35,10 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
             "go on there; or save what you need of it, then `git worktree remove --force {}`",
             shell_word(path)
         ),
+        SessionError::NoDev { of, .. } => match &of.branch {
+            Some(branch) => format!("make it with `cofferdam start --branch {branch}`"),
+            None => "make it with `cofferdam start`".to_owned(),
+        },
         SessionError::Stopped { name } => format!("start it with `cofferdam start {name}`"),
         SessionError::Running { name } => format!("use it with `cofferdam shell {name}`"),
         SessionError::Paused { name } => format!("let it go on with `cofferdam resume {name}`"),
@@ -78,6 +82,13 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
             | SupervisorError::Refused(_)
             | SupervisorError::Io(_) => format!("try again; if it stays so: {}", again(name)),
         },
+        SessionError::Unwatched {
+            source: WatchError::Blind(_) | WatchError::Told(_),
+            ..
+        } => "raise `fs.inotify.max_user_watches` (sysctl) if that is what is said; or leave out `--head`, and a sandbox has files of \
+              its own"
+            .to_owned(),
+        SessionError::Unwatched { name, .. } => format!("try again; if it stays so: {}", again(name)),
         SessionError::Rules { name, .. } => {
             format!("mend that, then `cofferdam resume {name}`; `cofferdam doctor` looks at it too")
         }
@@ -102,6 +113,8 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         | SessionError::Git(_)
         | SessionError::File(_)
         | SessionError::Wall { .. }
+        | SessionError::Vault { .. }
+        | SessionError::Login { .. }
         | SessionError::Manage(_)
         | SessionError::EnvFile(_)
         | SessionError::Plan(_) => return None,
@@ -139,6 +152,9 @@ fn in_the_sandbox(name: &str, error: &SandboxError) -> Option<String> {
         SandboxError::NotRunning => format!("start it with `cofferdam start {name}`"),
         SandboxError::Running => format!("use it with `cofferdam shell {name}`"),
         SandboxError::Paused => format!("let it go on with `cofferdam resume {name}`"),
+        SandboxError::Unwatched => {
+            format!("have it watched again with `cofferdam status {name}`, and try again")
+        }
         SandboxError::Frozen => "try again when what is under way there has ended".to_owned(),
         SandboxError::Restless => format!(
             "some program there cannot be stopped for a while: end all of them with `cofferdam stop {name}`, or the \
@@ -184,6 +200,7 @@ pub(super) fn held(error: &SessionError) -> Option<&(dyn Error + 'static)> {
         | SessionError::Undermined { .. }
         | SessionError::Ended { .. }
         | SessionError::InWorktree { .. }
+        | SessionError::NoDev { .. }
         | SessionError::Stopped { .. }
         | SessionError::Running { .. }
         | SessionError::Paused { .. }
@@ -193,8 +210,11 @@ pub(super) fn held(error: &SessionError) -> Option<&(dyn Error + 'static)> {
         | SessionError::OtherProvider { .. }
         | SessionError::Unfinished { .. }
         | SessionError::Sandbox { .. }
+        | SessionError::Unwatched { .. }
         | SessionError::Supervisor { .. }
         | SessionError::Wall { .. }
+        | SessionError::Vault { .. }
+        | SessionError::Login { .. }
         | SessionError::Rules { .. }
         | SessionError::Sync { .. }
         | SessionError::Collect { .. } => None,

@@ -97,6 +97,9 @@ pub(super) fn name_hint(error: &NameError) -> Option<String> {
             slug.len(),
             slug[..Slug::MAX.min(slug.len()).min(20)].trim_end_matches('-')
         )),
-        NameError::EmptySlug(_) | NameError::Branch { .. } | NameError::Id(_) => None,
+        NameError::EmptySlug(_)
+        | NameError::Branch { .. }
+        | NameError::Volume(_)
+        | NameError::Id(_) => None,
     }
 }

@@ -105,6 +105,7 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
             None => return None,
         },
         PlanError::Name(_)
+        | PlanError::Volume(_)
         | PlanError::EmptySignal
         | PlanError::ModelRefused { opens: None, .. } => return None,
     };
@@ -152,6 +153,7 @@ pub(crate) fn hint_within(error: &PlanError) -> Option<String> {
         ),
         // What is true of any sandbox, or never happens in one that is there.
         PlanError::Name(_)
+        | PlanError::Volume(_)
         | PlanError::DetachedTarget
         | PlanError::CopyWithHead
         | PlanError::Uncommitted { .. }

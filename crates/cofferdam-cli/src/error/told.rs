@@ -25,6 +25,7 @@ pub(super) fn hint(error: &RunError) -> Option<String> {
         | RunErrorKind::Registry(_)
         | RunErrorKind::Left(_)
         | RunErrorKind::Session(_)
+        | RunErrorKind::Unwatched(_)
         | RunErrorKind::File(_)
         | RunErrorKind::Git(_)
         | RunErrorKind::Worktree(_)
@@ -150,7 +151,11 @@ fn login_hint(error: &LoginError) -> Option<String> {
             Some(format!("{first}give its own: `--login ~/{usual}`"))
         }
         LoginError::NoFile { .. } => Some("leave out `--login`".to_owned()),
-        LoginError::File(_) | LoginError::NoLogin { .. } | LoginError::NotGiven(_) => None,
+        LoginError::File(_)
+        | LoginError::Volume(_)
+        | LoginError::Registry(_)
+        | LoginError::NoLogin { .. }
+        | LoginError::NotGiven(_) => None,
     }
 }
 

@@ -97,7 +97,7 @@ fn inside(program: Program) {
     assert!(
         !world
             .repository()
-            .with_file_name("cofferdam/logins")
+            .with_file_name("cofferdam/volumes")
             .exists()
     );
 }

@@ -17,6 +17,7 @@ mod containers;
 mod daemon;
 mod delete;
 mod demo;
+mod dev;
 mod doctor;
 mod engine_bad_input;
 mod engine_by_hand;

@@ -84,6 +84,10 @@ impl Server<'_> {
                 let done = self.standstill.end(peer, Stop::Pause);
                 (request, done.map(|()| Answer::Done))
             }
+            Request::Watch { request } => {
+                let done = self.standstill.watch(peer);
+                (request, done.map(|()| Answer::Done))
+            }
             Request::Ping { request } => (request, Ok(Answer::Done)),
             Request::Prove { request, passes } => {
                 let limits = self.setup.limits;

@@ -1,5 +1,6 @@
 //! Stopping everything in the sandbox for a while: for a user until they resume it, for a collector as long as its
-//! connection lives. Each holds for itself; programs go on when nobody holds any more. How it is done is not known here.
+//! connection lives, and while nobody watches where somebody has to. Each holds for itself; programs go on when nobody holds
+//! any more. How it is done is not known here.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use cofferdam_guest::protocol::Stop;
 
 use super::stopping::Stopping;
+use crate::sys;
 
 /// How long it is tried to stop everything.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -38,6 +40,10 @@ pub(crate) struct Standstill {
     paused: bool,
     /// Connections.
     freezers: BTreeSet<u64>,
+    /// The same. None: nobody has to.
+    watchers: Option<BTreeSet<u64>>,
+    /// Then what still runs is ended: the last of them is gone, and nobody is told that it failed.
+    end_by: Option<Instant>,
     asking: Vec<Asking>,
     /// Something may run.
     unsettled: bool,
@@ -49,6 +55,8 @@ impl Standstill {
         Self {
             paused: false,
             freezers: BTreeSet::new(),
+            watchers: None,
+            end_by: None,
             asking: Vec::new(),
             unsettled: false,
             stopping,
@@ -71,8 +79,40 @@ impl Standstill {
     pub(crate) fn reason(&self) -> Option<Stop> {
         if self.paused {
             Some(Stop::Pause)
+        } else if self.is_frozen() {
+            Some(Stop::Freeze)
         } else {
-            self.is_frozen().then_some(Stop::Freeze)
+            self.is_unwatched().then_some(Stop::Unwatched)
+        }
+    }
+
+    fn is_unwatched(&self) -> bool {
+        self.watchers.as_ref().is_some_and(BTreeSet::is_empty)
+    }
+
+    /// This connection watches, and from now on somebody has to.
+    pub(crate) fn watch(&mut self, peer: u64) -> io::Result<()> {
+        let held = self.reason().is_some();
+        self.watchers.get_or_insert_default().insert(peer);
+        self.end_by = None;
+        if held && self.reason().is_none() {
+            return self.go_on();
+        }
+        Ok(())
+    }
+
+    /// Nobody is told when everything stands still: whoever watched is gone.
+    fn watch_no_longer(&mut self, peer: u64) {
+        let held = self.reason().is_some();
+        if let Some(watchers) = &mut self.watchers {
+            watchers.remove(&peer);
+        }
+        if self.is_unwatched() {
+            if !held {
+                self.stopping.begin();
+            }
+            self.end_by.get_or_insert(Instant::now() + PATIENCE);
+            self.unsettled = true;
         }
     }
 
@@ -96,6 +136,8 @@ impl Standstill {
             Stop::Freeze => {
                 self.freezers.insert(peer);
             }
+            // It begins with an end: see [`Self::forget`].
+            Stop::Unwatched => {}
         }
         self.asking.push(Asking {
             peer,
@@ -114,6 +156,7 @@ impl Standstill {
             Stop::Freeze => {
                 self.freezers.remove(&peer);
             }
+            Stop::Unwatched => {}
         }
         if held && self.reason().is_none() {
             return self.go_on();
@@ -124,6 +167,8 @@ impl Standstill {
     /// A connection is over.
     pub(crate) fn forget(&mut self, peer: u64) {
         self.asking.retain(|asking| asking.peer != peer);
+        // In this order: nothing goes on between the two.
+        self.watch_no_longer(peer);
         let _ = self.end(peer, Stop::Freeze);
     }
 
@@ -156,11 +201,15 @@ impl Standstill {
             done,
         };
         if matches!(settled, Ok(true)) {
-            self.unsettled = false;
+            (self.unsettled, self.end_by) = (false, None);
             let asked = self.asking.drain(..);
             return asked.map(|asking| answer(&asking, Ok(()))).collect();
         }
         let (mut given_up, now) = (Vec::new(), Instant::now());
+        if self.end_by.is_some_and(|by| by <= now) {
+            // Programs that wake each other do not go on unwatched. There may be none left.
+            let _ = sys::kill(-1, libc::SIGKILL);
+        }
         self.asking.retain(|asking| {
             let error = match &settled {
                 Err(error) => error.raw_os_error().unwrap_or(libc::EIO),

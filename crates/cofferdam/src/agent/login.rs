@@ -33,7 +33,7 @@ impl LoginFormat {
     }
 
     /// Whether it is this program's login: what it keeps there has a name of its own. Without such names everything is.
-    pub(crate) fn is_of(&self, value: &Value) -> bool {
+    pub fn is_of(&self, value: &Value) -> bool {
         let filled = |name: &&str| value.get(name).is_some_and(|found| !found.is_null());
         self.marks.is_empty() || self.marks.iter().any(filled)
     }

@@ -153,6 +153,14 @@ impl Watch {
         std::mem::take(&mut self.found)
     }
 
+    /// Judges what somebody else found, and says what has happened since. Does not wait.
+    pub fn look(&mut self, now: BTreeSet<PathBuf>) -> Vec<Appeared> {
+        for path in now {
+            self.judge(path);
+        }
+        self.read()
+    }
+
     /// Whether there is something for [`Self::look_at_harmless`].
     pub fn keeps_harmless(&self) -> bool {
         !self.harmless.is_empty()

@@ -273,6 +273,17 @@ impl Repository {
         })
     }
 
+    /// Where `origin` is, without anything that lets somebody in there. `None`: nowhere, or on this machine.
+    pub async fn origin(&self, cancel: &CancellationToken) -> Result<Option<String>, GitError> {
+        let done = self
+            .command()
+            .args(["config", "--get", "remote.origin.url"])
+            .answers(&[1])
+            .run(cancel)
+            .await?;
+        Ok(without_login(text(&done.stdout).trim_end()))
+    }
+
     /// The commit that `revision` names, or `None` where there is none.
     pub async fn resolve(
         &self,
@@ -288,6 +299,31 @@ impl Repository {
             .await?;
         Ok(text(&done.stdout).trim_end().parse().ok())
     }
+}
+
+/// The address without user and password, query and fragment; of ssh the user stays, which is no secret. `None` for a path.
+fn without_login(address: &str) -> Option<String> {
+    let Some((scheme, rest)) = address.split_once("://") else {
+        // `git@host:path`; everything else of this kind is a path.
+        let (host, _) = address.split_once(':')?;
+        let is_host = !host.is_empty() && !host.contains('/') && !address.contains("::");
+        return is_host.then(|| address.to_owned());
+    };
+    if scheme.eq_ignore_ascii_case("file") {
+        return None;
+    }
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let (login, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let user = login.split(':').next().unwrap_or_default();
+    let is_ssh = scheme.to_ascii_lowercase().contains("ssh");
+    let user = if is_ssh && !user.is_empty() {
+        format!("{user}@")
+    } else {
+        String::new()
+    };
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    Some(format!("{scheme}://{user}{host}{path}"))
 }
 
 /// Three directories from lines, where a path may itself contain line feeds.
@@ -327,4 +363,35 @@ fn failed(command: &str, exit: crate::process::Exit, stderr: &str) -> Repository
         exit,
         stderr,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_lets_nobody_in() {
+        for (address, shown) in [
+            ("https://host/a/b.git", Some("https://host/a/b.git")),
+            ("https://user:token@host/a.git", Some("https://host/a.git")),
+            (
+                "https://token@host:8443/a.git",
+                Some("https://host:8443/a.git"),
+            ),
+            ("https://a@b:c@host/a", Some("https://host/a")),
+            ("https://host/a?token=x#y", Some("https://host/a")),
+            ("https://user:x@host", Some("https://host")),
+            ("ssh://git@host/a.git", Some("ssh://git@host/a.git")),
+            ("ssh://git:pass@host:22/a", Some("ssh://git@host:22/a")),
+            ("git@host:a/b.git", Some("git@host:a/b.git")),
+            ("file:///srv/a.git", None),
+            ("/srv/a.git", None),
+            ("../a.git", None),
+            ("./a:b", None),
+            ("ext::sh -c x", None),
+            ("", None),
+        ] {
+            assert_eq!(without_login(address).as_deref(), shown, "{address}");
+        }
+    }
 }

@@ -26,5 +26,6 @@ pub use listing::{
 use lock::making;
 pub use owned::Owned;
 pub use record::{
-    ExtraMount, Lifetime, Mode, Outcome, Phase, Reach, Record, Setup, Strategy, VERSION,
+    DevSandbox, ExtraMount, Lifetime, Mode, Outcome, Phase, Reach, Record, Setup, Strategy,
+    VERSION, VolumeMount,
 };

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::git::Oid;
 use crate::git::land::Landing;
 use crate::home::Home;
-use crate::names::{BranchName, SandboxId, Slug};
+use crate::names::{BranchName, SandboxId, Slug, VolumeName};
 use crate::network::NetworkKind;
 use crate::path_json::{self, PathText};
 
@@ -224,6 +224,30 @@ pub struct Record {
     /// builds start a sandbox without.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<ExtraMount>,
+    /// What it has that outlives it. Absent where that is nothing, and in records of earlier builds; those builds start a sandbox
+    /// without.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<VolumeMount>,
+    /// A person lives in it. Absent in all others, and in records of earlier builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dev: Option<DevSandbox>,
+}
+
+/// What a dev sandbox is for: there is one for each.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DevSandbox {
+    /// Its programs start in the working tree of this branch, beside the checkout; in the checkout unless given.
+    #[serde(default)]
+    pub branch: Option<BranchName>,
+}
+
+/// A volume that a sandbox has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeMount {
+    pub name: VolumeName,
+    /// Where it is inside: absolute.
+    #[serde(with = "path_json::exact")]
+    pub target: PathBuf,
 }
 
 /// A directory or file of this machine that a sandbox sees beside its own files (`--mount`).
@@ -276,6 +300,11 @@ impl Record {
     /// Whether its life goes on without any process of ours.
     pub fn lives_on(&self) -> bool {
         self.lifetime == Lifetime::UntilDeleted && self.phase == Phase::Active
+    }
+
+    /// Whether it lives on, or is being made: nobody has ended it.
+    pub fn is_there(&self) -> bool {
+        self.lives_on() || self.setup == Setup::Making
     }
 
     /// Where its work began that is not home yet: what landed last, else the base.

@@ -40,6 +40,8 @@ fn record(name: &str, repository: &Path) -> Record {
         landed: None,
         landed_at: None,
         mounts: Vec::new(),
+        volumes: Vec::new(),
+        dev: None,
     }
 }
 

@@ -43,6 +43,9 @@ pub enum SandboxError {
     /// Somebody holds it by [`super::Sandbox::freeze`]: nothing starts in it until they are done.
     #[error("the sandbox stands still while its work is collected")]
     Frozen,
+    /// Whoever watched what appears in its files is gone ([`super::Sandbox::watch`]): nothing runs in it until somebody does again.
+    #[error("the sandbox stands still: nobody watches the checkout that it shares")]
+    Unwatched,
     /// One of its programs goes on whatever is done. Nothing was stopped.
     #[error("the sandbox cannot be stopped for a while: its programs wake each other")]
     Restless,

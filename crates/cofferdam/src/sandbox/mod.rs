@@ -188,6 +188,13 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
         Err(unable(Ability::Pause))
     }
 
+    /// Says that this process sees to what appears in files that the sandbox shares with its user, for as long as this value lives.
+    /// From the first time on programs run only while somebody does: all others that are to start are refused with
+    /// [`SandboxError::Unwatched`], and those that run stand still.
+    async fn watch(&self) -> Result<(), SandboxError> {
+        Err(unable(Ability::Pause))
+    }
+
     async fn status(&self) -> Result<Status, SandboxError> {
         Err(unable(Ability::Outlive))
     }

@@ -19,12 +19,16 @@ pub struct SandboxSpec {
     pub id: SandboxId,
     pub slug: Slug,
     pub hostname: String,
+    /// It is called so whatever that costs. Else a provider that has something ready under another name may use that.
+    pub named: bool,
     /// Where programs start, an absolute path inside.
     pub workdir: PathBuf,
     /// Mounted in this order: later ones may lie over earlier ones.
     pub mounts: Vec<Mount>,
     /// The environment of every program inside; nothing is inherited from the host.
     pub environment: BTreeMap<OsString, OsString>,
+    /// A directory inside in which programs are looked for before all others.
+    pub search_first: Option<PathBuf>,
     /// The caller's `PATH`: entries outside the system directories are offered inside where the
     /// provider's built-in list knows them.
     pub search_path: Option<OsString>,
@@ -60,9 +64,11 @@ impl SandboxSpec {
             id,
             slug,
             hostname: hostname.into(),
+            named: false,
             workdir: workdir.into(),
             mounts: Vec::new(),
             environment: BTreeMap::new(),
+            search_first: None,
             search_path: None,
             caller_home: None,
             programs: Vec::new(),
@@ -75,6 +81,19 @@ impl SandboxSpec {
             place: None,
         }
     }
+}
+
+/// Puts [`SandboxSpec::search_first`] at the beginning of `PATH`.
+pub(super) fn search_first(spec: &SandboxSpec, environment: &mut BTreeMap<OsString, OsString>) {
+    let Some(first) = &spec.search_first else {
+        return;
+    };
+    let mut path = first.clone().into_os_string();
+    if let Some(rest) = environment.get(std::ffi::OsStr::new("PATH")) {
+        path.push(":");
+        path.push(rest);
+    }
+    environment.insert("PATH".into(), path);
 }
 
 /// How long a sandbox lives.

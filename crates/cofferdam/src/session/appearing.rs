@@ -50,14 +50,37 @@ pub(super) async fn start(
 /// Tells of git directories that appear, for as long as it is polled.
 pub(super) async fn watch(watch: Option<Watch>, events: &Emitter) -> Infallible {
     if let Some(watch) = watch
-        && let Err(error) = watch_all(watch, events).await
+        && let Err(error) = watch_all(watch, Vec::new(), events, Seeing::Most).await
     {
         blind(&error.to_string(), events);
     }
     std::future::pending().await
 }
 
-async fn watch_all(mut watch: Watch, events: &Emitter) -> io::Result<Infallible> {
+/// As [`watch`], for as long as everything is seen. Returns when it is not. `first` is what was there at the beginning.
+pub(super) async fn strictly(watch: Watch, first: Vec<Appeared>, events: &Emitter) -> io::Error {
+    let watched = watch_all(watch, first, events, Seeing::All).await;
+    match watched {
+        Ok(never) => match never {},
+        Err(error) => error,
+    }
+}
+
+/// What becomes of a watch that does not see everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seeing {
+    /// It goes on, and that is told.
+    Most,
+    /// It ends.
+    All,
+}
+
+async fn watch_all(
+    mut watch: Watch,
+    first: Vec<Appeared>,
+    events: &Emitter,
+    seeing: Seeing,
+) -> io::Result<Infallible> {
     #[expect(
         deprecated,
         reason = "what takes its place is unsafe; the descriptor is owned and outlives this"
@@ -67,9 +90,13 @@ async fn watch_all(mut watch: Watch, events: &Emitter) -> io::Result<Infallible>
     // Not a sleep: events without end would start it anew without end.
     let mut again = tokio::time::interval(AGAIN);
     again.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut found = watch.read();
+    let mut found = first;
+    found.extend(watch.read());
     loop {
         for one in found {
+            if let (Appeared::Blind(errno), Seeing::All) = (&one, seeing) {
+                return Err((*errno).into());
+            }
             tell(one, &mut named, events);
         }
         found = tokio::select! {

@@ -66,6 +66,19 @@ impl Emitter {
         Ok(emitter)
     }
 
+    /// Adds to a file of at most about `most` bytes, for whoever reads it later.
+    pub(super) fn to_file(path: &Path, most: u64) -> Result<Self, FileError> {
+        let limits = LogLimits {
+            file: most,
+            head: most / 2,
+            tail: most / 2,
+        };
+        Ok(Self {
+            log: Mutex::new(Some(LogFile::open(path, limits)?)),
+            ..Self::silent()
+        })
+    }
+
     /// For work that nobody watches.
     pub(super) fn silent() -> Self {
         Self {

@@ -15,6 +15,7 @@ use super::report::Kept;
 use super::stream::AgentFailure;
 use super::unsynced::SyncError;
 use super::variables::VariablesError;
+use super::watched::WatchError;
 use crate::fsx::FileError;
 use crate::git::before::BeforeError;
 use crate::git::copies::CopyError;
@@ -61,6 +62,9 @@ pub enum RunErrorKind {
     /// It could not be left to live by itself.
     #[error(transparent)]
     Session(Box<SessionError>),
+    /// It shares the user's checkout, and lives on there.
+    #[error("nobody watches the checkout that the sandbox shares: {0}")]
+    Unwatched(#[from] WatchError),
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]

@@ -148,6 +148,12 @@ impl Form {
         self.workdir.0.clone()
     }
 
+    /// Where the files are inside that it works on: they are mounted first.
+    pub(super) fn workspace(&self) -> PathBuf {
+        let first = self.mounts.first();
+        first.map_or_else(|| self.workdir(), |mount| mount.target.0.clone())
+    }
+
     pub(super) fn limits(&self) -> Limits {
         Limits {
             processes: self.processes,

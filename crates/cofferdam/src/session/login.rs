@@ -14,9 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::inside::{Inside, InsideError, Output};
 use super::options::RunOptions;
-use crate::agent::{self, AGENTS, AgentOptions, LoginFormat};
-use crate::fsx::{self, FileError};
+use crate::agent::{self, AGENTS, AgentOptions, AgentProvider, LoginFormat};
+use crate::fsx::{self, FileError, beneath};
+use crate::home::Home;
+use crate::registry::{self, RegistryError};
 use crate::sandbox::Sandbox;
+use crate::volumes::{self, Purpose, VolumeError};
 
 /// The largest login: 64 KiB.
 const LIMIT: usize = 64 << 10;
@@ -40,6 +43,10 @@ pub enum LoginError {
     },
     #[error("{} is no login: {why}", path.display())]
     NoLogin { path: PathBuf, why: &'static str },
+    #[error(transparent)]
+    Volume(#[from] Box<VolumeError>),
+    #[error(transparent)]
+    Registry(#[from] Box<RegistryError>),
     #[error(transparent)]
     Foreign(Box<ForeignLogin>),
     #[error("{agent} has no login file")]
@@ -73,9 +80,37 @@ fn listed(marks: &[&str]) -> String {
     marks.join(" or ")
 }
 
+/// Where the login of an agent is kept on this machine, whether there is one or not: in the volume that is for it. One that an earlier
+/// version kept stays where it is.
+pub fn kept_login(home: &Home, agent: &str) -> PathBuf {
+    let earlier = home.login(agent);
+    match volume_of(agent) {
+        Some((purpose, file)) => {
+            let kept = volumes::place_of_all(home, purpose).join(file);
+            if earlier.is_file() && !kept.exists() {
+                earlier
+            } else {
+                kept
+            }
+        }
+        None => earlier,
+    }
+}
+
+/// The volume of an agent's login, and the name of the file in it.
+fn volume_of(agent: &str) -> Option<(Purpose, &'static str)> {
+    match agent {
+        "claude-code" => Some((Purpose::Claude, ".credentials.json")),
+        "codex" => Some((Purpose::Codex, "auth.json")),
+        _ => None,
+    }
+}
+
 /// A login that a sandbox gets.
 #[derive(Debug)]
 pub(super) struct Login {
+    agent: String,
+    home: Home,
     format: LoginFormat,
     /// Where it is kept on the host.
     kept: PathBuf,
@@ -98,7 +133,7 @@ impl Login {
                 }),
             };
         };
-        let kept = options.caller.home.login(agent);
+        let kept = kept_login(&options.caller.home, agent);
         let path = options.task.login.as_deref().unwrap_or(&kept);
         let bytes = match fsx::read_bounded(path, LIMIT as u64) {
             Err(error) if error.is_not_found() && options.task.login.is_none() => return Ok(None),
@@ -124,12 +159,52 @@ impl Login {
             })));
         }
         Ok(Some(Self {
+            agent: agent.to_owned(),
+            home: options.caller.home.clone(),
             format: *format,
             kept,
             bytes,
             value,
             given: options.task.login.is_some(),
         }))
+    }
+
+    /// The one that is kept for an agent, for a sandbox in which a person starts it. `None`: none is, or it has no file.
+    pub(super) fn kept(home: &Home, agent: &dyn AgentProvider) -> Result<Option<Self>, LoginError> {
+        let Some(format) = agent.login() else {
+            return Ok(None);
+        };
+        let kept = kept_login(home, agent.name());
+        let bytes = match fsx::read_bounded(&kept, LIMIT as u64) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            bytes => bytes?,
+        };
+        Ok(Some(Self {
+            agent: agent.name().to_owned(),
+            home: home.clone(),
+            format: *format,
+            value: parse(&kept, &bytes)?,
+            kept,
+            bytes,
+            given: false,
+        }))
+    }
+
+    /// As [`Self::give`], where there is none inside, or one of which this is a renewal.
+    pub(super) async fn give_where_older(
+        &self,
+        sandbox: &dyn Sandbox,
+        cancel: &CancellationToken,
+    ) -> Result<(), LoginError> {
+        let nothing = BTreeMap::new();
+        if let Some(inside) = read(sandbox, &self.format, &nothing, cancel).await {
+            let inside = serde_json::from_slice::<Value>(&inside).unwrap_or_default();
+            let format = &self.format;
+            if !format.renews(&inside, &self.value) || !format.is_newer(&inside, &self.value) {
+                return Ok(());
+            }
+        }
+        self.give(sandbox, &nothing, cancel).await
     }
 
     /// Copies it in, before the agent starts.
@@ -145,7 +220,7 @@ impl Login {
         let mut environment = environment.clone();
         let text = String::from_utf8_lossy(&self.bytes).into_owned();
         environment.insert(VARIABLE.into(), text.into());
-        let done = self.shell(sandbox, &script, &environment, cancel).await;
+        let done = shell(sandbox, &self.format, &script, &environment, cancel).await;
         let done = done.map_err(|error| LoginError::NotGiven(error.to_string()))?;
         if !done.exit.success() {
             let said = String::from_utf8_lossy(&done.stderr);
@@ -168,14 +243,10 @@ impl Login {
         environment: &BTreeMap<OsString, OsString>,
         cancel: &CancellationToken,
     ) -> Result<bool, LoginError> {
-        let script = "cd && cat -- \"$1\"";
-        let Ok(done) = self.shell(sandbox, script, environment, cancel).await else {
+        let read = read(sandbox, &self.format, environment, cancel).await;
+        let Some(bytes) = read.filter(|bytes| *bytes != self.bytes) else {
             return Ok(false);
         };
-        let bytes = done.stdout;
-        if !done.exit.success() || bytes == self.bytes {
-            return Ok(false);
-        }
         let Ok(after) = serde_json::from_slice::<Value>(&bytes) else {
             return Ok(false);
         };
@@ -199,40 +270,150 @@ impl Login {
 
     /// Held while the kept one is looked at and replaced. Bounded: 10 s.
     async fn lock(&self) -> Result<File, LoginError> {
-        let directory = self.kept.parent().unwrap_or(&self.kept);
-        fsx::private_dir(directory)?;
-        let path = directory.join("lock");
+        let directory = self.home.turns();
+        fsx::private_dir(&directory)?;
+        let path = directory.join("logins");
         let lock = fsx::lock::take_within(&path, TIME).await?;
         let busy = || FileError::new("lock", &path, io::ErrorKind::WouldBlock.into());
         Ok(lock.ok_or_else(busy)?)
     }
 
     fn keep(&self, bytes: &[u8]) -> Result<(), LoginError> {
-        if let Some(directory) = self.kept.parent() {
-            fsx::private_dir(directory)?;
-        }
-        Ok(fsx::write_private(&self.kept, bytes)?)
+        keep(&self.home, &self.agent, &self.kept, bytes)
     }
+}
 
-    async fn shell(
-        &self,
-        sandbox: &dyn Sandbox,
-        script: &str,
-        environment: &BTreeMap<OsString, OsString>,
-        cancel: &CancellationToken,
-    ) -> Result<super::inside::Captured, InsideError> {
-        let inside = Inside {
-            sandbox,
-            arguments: ["/bin/sh", "-c", script, "sh", self.format.path]
-                .map(Into::into)
-                .to_vec(),
-            directory: None,
-            environment,
-            limit: TIME,
-            output: Output::Captured(LIMIT),
-        };
-        inside.run(cancel).await
+/// Forgets the login of an agent: the one that is kept, and the copies in the homes of sandboxes that are there. Those that are only in the
+/// memory of a program, and what a server knows, stay. Returns whether one was kept, and how many sandboxes had one.
+pub fn forget_login(home: &Home, agent: &dyn AgentProvider) -> Result<(bool, usize), LoginError> {
+    let mut was_kept = false;
+    for path in [kept_login(home, agent.name()), home.login(agent.name())] {
+        was_kept |= path.exists();
+        fsx::remove_file_if_exists(&path)?;
     }
+    let Some(format) = agent.login() else {
+        return Ok((was_kept, 0));
+    };
+    let mut copies = 0;
+    for entry in registry::list(home, None).map_err(Box::new)?.entries {
+        let inside = home.agent_home(entry.record.id);
+        // Programs inside may have put anything there.
+        let Ok(root) = beneath::root(&inside) else {
+            continue;
+        };
+        let path = Path::new(format.path);
+        let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+            continue;
+        };
+        let removed = beneath::directory(&root, directory)
+            .and_then(|at| rustix::fs::unlinkat(at, name, rustix::fs::AtFlags::empty()));
+        copies += usize::from(removed.is_ok());
+    }
+    Ok((was_kept, copies))
+}
+
+fn keep(home: &Home, agent: &str, to: &Path, bytes: &[u8]) -> Result<(), LoginError> {
+    if let Some((purpose, _)) = volume_of(agent) {
+        volumes::open(home, purpose, Path::new("/")).map_err(Box::new)?;
+    }
+    if let Some(directory) = to.parent() {
+        fsx::private_dir(directory)?;
+    }
+    Ok(fsx::write_private(to, bytes)?)
+}
+
+/// Keeps the login that a person made inside, where none is kept for that agent. Says whether there was one.
+pub(super) async fn keep_first(
+    home: &Home,
+    agent: &dyn AgentProvider,
+    sandbox: &dyn Sandbox,
+    cancel: &CancellationToken,
+) -> Result<bool, LoginError> {
+    let Some(format) = agent.login() else {
+        return Ok(false);
+    };
+    let Some(bytes) = read(sandbox, format, &BTreeMap::new(), cancel).await else {
+        return Ok(false);
+    };
+    // A file without a mark of its own could be anything.
+    let is_one = LoginFormat::parse(&bytes).is_ok_and(|value| format.is_of(&value));
+    if format.marks.is_empty() || !is_one {
+        return Ok(false);
+    }
+    let to = kept_login(home, agent.name());
+    if to.exists() {
+        return Ok(false);
+    }
+    keep(home, agent.name(), &to, &bytes)?;
+    Ok(true)
+}
+
+/// What the volume of Codex has beside its login, by its name there and in `~/.codex` inside (S3-79, S3-80).
+pub const CODEX_FILES: [&str; 3] = ["config.toml", "AGENTS.md", "profile.json"];
+
+/// Puts one of [`CODEX_FILES`] where there is none.
+pub(super) async fn put_where_missing(
+    sandbox: &dyn Sandbox,
+    name: &str,
+    text: &[u8],
+    cancel: &CancellationToken,
+) -> Result<(), LoginError> {
+    let script = format!(
+        "cd && mkdir -p .codex && [ -e \".codex/$1\" ] || printf %s \"${VARIABLE}\" > \".codex/$1\""
+    );
+    let text = String::from_utf8_lossy(text).into_owned();
+    let environment = BTreeMap::from([(VARIABLE.into(), text.into())]);
+    let inside = Inside {
+        sandbox,
+        arguments: ["/bin/sh", "-c", &script, "sh", name]
+            .map(Into::into)
+            .to_vec(),
+        directory: None,
+        environment: &environment,
+        limit: TIME,
+        output: Output::Captured(LIMIT),
+    };
+    let done = inside.run(cancel).await;
+    let done = done.map_err(|error| LoginError::NotGiven(error.to_string()))?;
+    if done.exit.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&done.stderr);
+    Err(LoginError::NotGiven(crate::text::printable(
+        said.trim_end(),
+    )))
+}
+
+/// What is in the file inside; `None`: there is none, or it is too large.
+async fn read(
+    sandbox: &dyn Sandbox,
+    format: &LoginFormat,
+    environment: &BTreeMap<OsString, OsString>,
+    cancel: &CancellationToken,
+) -> Option<Vec<u8>> {
+    let done = shell(sandbox, format, "cd && cat -- \"$1\"", environment, cancel).await;
+    let done = done.ok()?;
+    done.exit.success().then_some(done.stdout)
+}
+
+async fn shell(
+    sandbox: &dyn Sandbox,
+    format: &LoginFormat,
+    script: &str,
+    environment: &BTreeMap<OsString, OsString>,
+    cancel: &CancellationToken,
+) -> Result<super::inside::Captured, InsideError> {
+    let inside = Inside {
+        sandbox,
+        arguments: ["/bin/sh", "-c", script, "sh", format.path]
+            .map(Into::into)
+            .to_vec(),
+        directory: None,
+        environment,
+        limit: TIME,
+        output: Output::Captured(LIMIT),
+    };
+    inside.run(cancel).await
 }
 
 /// The agent whose login it is, of those that are known by a name in theirs.

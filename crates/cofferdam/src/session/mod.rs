@@ -16,6 +16,7 @@ mod collect;
 mod committed;
 mod configured;
 mod cover;
+pub mod dev;
 mod dispose;
 mod emitter;
 mod envfile;
@@ -24,6 +25,7 @@ mod event;
 mod extra;
 mod files;
 mod form;
+mod guard;
 mod heard;
 mod hide;
 mod holder;
@@ -55,6 +57,7 @@ mod report;
 mod run;
 mod runlog;
 mod shared;
+mod shelf;
 mod starting;
 mod stream;
 mod submodules;
@@ -63,6 +66,7 @@ mod transfer;
 mod uncommitted;
 mod unsynced;
 mod variables;
+mod watched;
 
 pub use crate::git::CommitLine;
 pub use crate::git::land::Landing;
@@ -77,18 +81,20 @@ pub use hook_point::HookPoint;
 pub use hooks::HookError;
 pub use judge::Judge;
 pub use living::{Session, SessionError, SessionExec};
-pub use login::{ForeignLogin, LoginError};
+pub use login::{CODEX_FILES, ForeignLogin, LoginError, forget_login, kept_login};
 pub use mode_reason::ModeReason;
 pub use network_options::NetworkOptions;
 pub use options::{
     COMPLETION_SIGNAL, Caller, Hook, Hooks, LogLimits, PromptSource, RunLog, RunOptions,
-    SessionOptions, Task, Timeouts,
+    SessionOptions, Task, Timeouts, Watcher,
 };
 pub use plan::PlanError;
 pub use report::{Beside, Iteration, Kept, RunReport};
 pub use run::{check, run};
 pub use runlog::run_log;
+pub use shelf::{ShelfError, Shelved, provision};
 pub use stream::AgentFailure;
 pub use sync::{SyncMode, Synced};
 pub use unsynced::SyncError;
 pub use variables::{VariablesError, env_file_is_exposed, variables};
+pub use watched::{WatchError, watch};

@@ -14,7 +14,7 @@ use super::network_options::NetworkOptions;
 use crate::agent::AgentProvider;
 use crate::git::{Git, Identity};
 use crate::home::Home;
-use crate::registry::ExtraMount;
+use crate::registry::{DevSandbox, ExtraMount};
 use crate::sandbox::{Contained, Limits};
 
 /// Where the prompt comes from.
@@ -157,6 +157,18 @@ pub struct Caller {
     /// Bringing home the commits of a sandbox that lives on, all of it; its programs stand still meanwhile. Default 600 s.
     /// A run has [`Timeouts::collect`].
     pub collect_limit: Duration,
+    /// What watches the checkout of a sandbox that lives on in it. Without one such a sandbox is refused.
+    pub watcher: Option<Watcher>,
+}
+
+/// A program that is started, with the id of a sandbox as its last argument, to call [`super::watch`] with it. It has a
+/// socket as its standard input, and outlives its starter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Watcher {
+    pub program: PathBuf,
+    pub arguments: Vec<OsString>,
+    /// All that it gets of variables.
+    pub environment: BTreeMap<OsString, OsString>,
 }
 
 impl Caller {
@@ -171,6 +183,7 @@ impl Caller {
             cancel: CancellationToken::new(),
             abandon: CancellationToken::new(),
             collect_limit: COLLECT_LIMIT,
+            watcher: None,
         }
     }
 }
@@ -194,6 +207,9 @@ pub struct SessionOptions {
     /// Directories and files of this machine that it sees beside its workspace. [`super::parse_mount`] reads one. Their owner
     /// answers for what is in them: no commit takes anything from there.
     pub mounts: Vec<ExtraMount>,
+    /// A person is to live in it: it is called by what it is for ([`super::dev`]), its programs work in the checkout
+    /// ([`crate::sandbox::BranchStrategy::Head`]), and it has the volumes of its repository.
+    pub dev: Option<DevSandbox>,
     /// Given to the programs inside as they are.
     pub environment: BTreeMap<OsString, OsString>,
     /// Author of the agent's commits. `None`: looked up in the user's git configuration.
@@ -213,6 +229,7 @@ impl SessionOptions {
             copy: Vec::new(),
             hide: Vec::new(),
             mounts: Vec::new(),
+            dev: None,
             environment: BTreeMap::new(),
             identity: None,
             limits: Limits::default(),

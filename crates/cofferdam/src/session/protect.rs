@@ -18,8 +18,8 @@ use crate::registry::{self, Mode, Owned, PathText, Strategy};
 
 /// Made for a sandbox's time where it is missing: what covers it needs a place to lie on.
 const OWN: &str = own_files::DIRECTORY;
-/// Read-only where it is there. Where it is not, nothing is made: what an agent puts there runs only if the user's
-/// git is told to look there (`core.hooksPath`), and then it is protected by that.
+/// Read-only where it is there. Where it is not, nothing is made but for a dev sandbox, in which a person installs what puts hooks
+/// there: what an agent puts there runs only if the user's git is told to look there (`core.hooksPath`), and then it is protected by that.
 const HOOKS: &str = ".husky";
 
 /// A path that the configuration protects, made plain. None: no sandbox may change it anyway.
@@ -66,9 +66,21 @@ pub(super) fn protect(
     }
     let is_missing = |path: &Path| workspace.join(path).symlink_metadata().is_err();
     let made = |path: &Path| path.to_str().map(ToOwned::to_owned);
+    // Who lives there for days makes what is not there yet: it is there before, and nobody's to write (S3-65).
+    // Something with an extension would be a file, and is for the gate.
+    let lived_in: BTreeSet<PathBuf> = match owned.record.dev {
+        Some(_) => {
+            let named = owned.record.protected.iter().map(|path| path.0.clone());
+            let all = named.filter(|path| path.extension().is_none());
+            let all = all.chain([HOOKS.into()]);
+            all.filter(|path| may_be_made(&workspace, path)).collect()
+        }
+        None => BTreeSet::new(),
+    };
     let above = steering
         .directories
         .iter()
+        .chain(&lived_in)
         .flat_map(|path| path.ancestors());
     let above: BTreeSet<&Path> = above
         .filter(|path| !path.as_os_str().is_empty())
@@ -116,6 +128,17 @@ pub(super) fn protect(
         events.notice(Notice::Other { text });
     }
     Ok(read_only)
+}
+
+/// Whether nothing on the way there is anything but a directory.
+fn may_be_made(workspace: &Path, path: &Path) -> bool {
+    let mut above = path
+        .ancestors()
+        .filter(|above| !above.as_os_str().is_empty());
+    above.all(|above| match workspace.join(above).symlink_metadata() {
+        Ok(found) => found.is_dir() || above == path,
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    })
 }
 
 /// What other sandboxes in the same checkout made for their time: whoever of them ends last removes it.

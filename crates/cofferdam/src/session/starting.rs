@@ -1,5 +1,5 @@
 //! Starting a program in a sandbox, or speaking to one. While its work is being collected everything in it stands still
-//! for a moment; who wants something there waits for that.
+//! for a moment; who wants something there waits for that. So it is until somebody watches it who is about to.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ async fn once_collected<T, Attempt: Future<Output = Result<T, SandboxError>>>(
     let until = Instant::now() + COLLECTING;
     loop {
         match attempt().await {
-            Err(SandboxError::Frozen) if Instant::now() < until => {
+            Err(SandboxError::Frozen | SandboxError::Unwatched) if Instant::now() < until => {
                 tokio::time::sleep(PAUSE).await;
             }
             done => return done,

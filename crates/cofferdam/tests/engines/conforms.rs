@@ -152,6 +152,7 @@ conform! {
     what_is_gone_is_not_running
     what_is_paused_stands_still
     what_is_frozen_goes_on_when_nobody_holds_it
+    what_somebody_has_to_watch_stands_still_unwatched
     files_go_in_and_what_changed_comes_out
     nothing_is_followed_out_of_it
 }

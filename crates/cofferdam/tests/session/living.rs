@@ -9,6 +9,7 @@ use cofferdam::session::{Caller, Session, SessionError, SessionExec, SessionOpti
 use cofferdam::wall::supervisor::Supervisor;
 use tokio::io::AsyncReadExt;
 
+use crate::living_watch::watcher;
 use crate::support::{Env, block_on, in_this_mode, provider};
 
 pub(crate) fn caller(env: &Env) -> Caller {
@@ -17,6 +18,7 @@ pub(crate) fn caller(env: &Env) -> Caller {
     caller
         .environment
         .insert("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
+    caller.watcher = Some(watcher(env));
     caller
 }
 

@@ -24,6 +24,7 @@ mod living_faults;
 mod living_flows;
 mod living_ports;
 mod living_turns;
+mod living_watch;
 mod notes;
 mod older;
 mod prompts;

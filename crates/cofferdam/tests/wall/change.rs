@@ -44,6 +44,8 @@ fn at_work(spec: &WallSpec, name: &str) -> Owned {
         setup: cofferdam::registry::Setup::Done,
         landed: None,
         landed_at: None,
+        volumes: Vec::new(),
+        dev: None,
         mounts: Vec::new(),
     };
     Owned::create(&spec.home, record).unwrap()

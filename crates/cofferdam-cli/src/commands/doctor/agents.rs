@@ -11,7 +11,7 @@ use cofferdam::git::Repository;
 use cofferdam::sandbox::native::jail::{self, JailOutput, JailRequest};
 use cofferdam::sandbox::native::{self, Found, Host, Unshown};
 use cofferdam::sandbox::{HostProgram, Limits};
-use cofferdam::session::{self, Withheld};
+use cofferdam::session::{self, Withheld, kept_login};
 use cofferdam::text::printable_line;
 
 use super::finding::{Agent, Finding, Standing};
@@ -235,7 +235,7 @@ fn access(
     variables: &BTreeMap<OsString, OsString>,
     environment: &Environment,
 ) -> Option<String> {
-    let logged_in = environment.home.login(agent.name()).is_file();
+    let logged_in = kept_login(&environment.home, agent.name()).is_file();
     match agent.access(variables, logged_in) {
         Access::Login => Some("login".to_owned()),
         Access::Variable(name) => Some(name.to_owned()),

@@ -25,14 +25,6 @@ pub(super) fn options(
         environment,
         unnamed,
     )?;
-    if arguments.keep && arguments.strategy.head {
-        return Err(CliError::Misused {
-            message:
-                "`--keep` cannot leave a sandbox in this checkout itself: nobody would watch it"
-                    .to_owned(),
-            hint: "leave out `--head`, and it gets a branch of its own".to_owned(),
-        });
-    }
     let agent = agent(&arguments)?;
     let making = making::session(arguments.sandbox.clone(), environment)?;
     // Last, because it may wait for another program.

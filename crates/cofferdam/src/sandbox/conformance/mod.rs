@@ -238,6 +238,7 @@ checks! {
     living::what_is_gone_is_not_running [Outlive];
     stopping::what_is_paused_stands_still [Pause, Outlive, Mount];
     stopping::what_is_frozen_goes_on_when_nobody_holds_it [Pause, Outlive, Mount];
+    stopping::what_somebody_has_to_watch_stands_still_unwatched [Pause, Outlive, Mount];
     files::files_go_in_and_what_changed_comes_out [Files];
     files::nothing_is_followed_out_of_it [Files];
 }

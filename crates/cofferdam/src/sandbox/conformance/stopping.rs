@@ -104,3 +104,67 @@ pub(super) async fn what_is_frozen_goes_on_when_nobody_holds_it(
     );
     Ok(Outcome::Passed)
 }
+
+pub(super) async fn what_somebody_has_to_watch_stands_still_unwatched(
+    trial: &Trial<'_>,
+) -> Result<Outcome, Failure> {
+    let (mut spec, handle) = trial.living()?;
+    let shared = trial.with_workspace(&mut spec)?;
+    let provider = &trial.subject.provider;
+    let sandbox = trial.create(&spec).await?;
+    let _run = start(&*sandbox, BEAT).await?;
+    first_beat(&shared).await?;
+    // Until somebody asks for it nobody has to.
+    let (one, other) = (provider.open(&handle).await?, provider.open(&handle).await?);
+    drop(provider.open(&handle).await?);
+    ensure!(
+        beats(&shared).await,
+        "one that nobody watches does not go on"
+    );
+    one.watch().await?;
+    one.watch().await?;
+    other.watch().await?;
+    drop(one);
+    ensure!(
+        beats(&shared).await,
+        "it does not go on when one of two watchers is gone"
+    );
+    drop(other);
+    let stands = async || !beats(&shared).await;
+    ensure!(
+        stands().await || stands().await,
+        "a program goes on that nobody watches"
+    );
+    match sandbox.exec(ExecRequest::new(["true"])).await {
+        Err(SandboxError::Unwatched) => {}
+        done => return Err(Failure(format!("a program that nobody watches: {done:?}"))),
+    }
+    // Neither of these is a way round.
+    sandbox.freeze().await?;
+    sandbox.thaw().await?;
+    sandbox.pause().await?;
+    sandbox.resume().await?;
+    ensure!(
+        stands().await,
+        "one that is resumed goes on though nobody watches it"
+    );
+    let again = provider.open(&handle).await?;
+    again.watch().await?;
+    ensure!(
+        beats(&shared).await,
+        "one that is watched again does not go on"
+    );
+    // Paused meanwhile: it goes on when it is resumed.
+    sandbox.pause().await?;
+    drop(again);
+    let again = provider.open(&handle).await?;
+    again.watch().await?;
+    ensure!(
+        stands().await,
+        "one that is paused goes on because somebody watches it"
+    );
+    sandbox.resume().await?;
+    ensure!(beats(&shared).await, "a resumed program does not go on");
+    ok(&*sandbox, "true").await?;
+    Ok(Outcome::Passed)
+}

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use super::profile::{AGENT_HOME, AUTHORITIES};
 use crate::authorities;
 use crate::sandbox::SandboxSpec;
+use crate::sandbox::spec::search_first;
 
 /// What an image without a `PATH` gets.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -45,5 +46,6 @@ pub(super) fn environment(spec: &SandboxSpec, image: &[String]) -> BTreeMap<OsSt
         environment.insert(name.into(), value.into());
     }
     environment.extend(spec.environment.clone());
+    search_first(spec, &mut environment);
     environment
 }

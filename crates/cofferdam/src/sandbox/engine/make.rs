@@ -79,7 +79,7 @@ pub(super) async fn come_up(
     private.map_err(|error| SandboxError::Start(error.to_string()))?;
     let guest = embedded::guest_file(&options.home).map_err(start_error)?;
     let hostname = match spec.network {
-        Network::Wall(_) if client.kind().shares_hostname() => GENERIC.to_owned(),
+        Network::Wall(_) if client.kind().shares_hostname() && !spec.named => GENERIC.to_owned(),
         _ => hostname(&spec.hostname),
     };
     let whose = Whose::made(options, spec.id, spec.repository.as_ref());
@@ -96,6 +96,8 @@ pub(super) async fn come_up(
         cancel,
     };
     let holder = match &spec.network {
+        // What is ready has no name.
+        Network::Wall(_) if spec.named => Some(Holder::create(&holding).await?),
         Network::Wall(_) => Some(Holder::find(&holding).await?),
         Network::None | Network::Open => None,
     };

@@ -328,6 +328,7 @@ pub(super) fn standing(stop: Stop) -> SandboxError {
     match stop {
         Stop::Pause => SandboxError::Paused,
         Stop::Freeze => SandboxError::Frozen,
+        Stop::Unwatched => SandboxError::Unwatched,
     }
 }
 

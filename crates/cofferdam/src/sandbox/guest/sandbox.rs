@@ -204,6 +204,10 @@ impl Sandbox for GuestSandbox {
         self.stop(|request| Request::Resume { request }).await
     }
 
+    async fn watch(&self) -> Result<(), SandboxError> {
+        self.stop(|request| Request::Watch { request }).await
+    }
+
     async fn status(&self) -> Result<Status, SandboxError> {
         match self
             .connection

@@ -10,6 +10,7 @@ use cofferdam_guest::protocol::{SetupMount, Source};
 
 use super::host::{DEFAULT_PATH, Host, search_entries, shown, usable_home};
 use super::program::{self, Found, Gathering};
+use crate::sandbox::spec::search_first;
 use crate::sandbox::{HostProgram, SandboxSpec};
 
 /// Where an entry of `PATH` below the caller's home comes from: entries that start with `entry` need
@@ -269,6 +270,7 @@ pub(super) fn environment(spec: &SandboxSpec, offered: &Offered) -> BTreeMap<OsS
     environment.insert("PATH".into(), offered.path.clone());
     environment.extend(offered.variables.clone());
     environment.extend(spec.environment.clone());
+    search_first(spec, &mut environment);
     environment
 }
 

@@ -53,6 +53,7 @@ impl Session {
         }
         self.named.check_files(&self.caller).map_err(session)?;
         let _alone = self.alone_at_work().await.map_err(session)?;
+        self.follow().await.map_err(session)?;
         let form = Form::read(&self.directory()).map_err(|error| session(error.into()))?;
         let options = RunOptions {
             caller: self.caller.clone(),
@@ -212,6 +213,7 @@ impl Session {
                     AgentFailure::Sandbox(
                         source @ (SandboxError::Paused
                         | SandboxError::Frozen
+                        | SandboxError::Unwatched
                         | SandboxError::NotRunning
                         | SandboxError::Gone(_)),
                     ),

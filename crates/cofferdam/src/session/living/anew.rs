@@ -45,7 +45,7 @@ pub(super) async fn mounts(
     let events = Emitter::sink(caller.events.clone());
     let frozen = shared::freeze(&workspace, &found.inodes, &events)?;
     shared::cover_doors::<SessionError>(&state, &workspace, &found.doors)?;
-    let passing = mounts::passing(&state, &form.workdir(), &frozen, &found.doors);
+    let passing = mounts::passing(&state, &form.workspace(), &frozen, &found.doors);
     all.splice(stored, passing);
     Ok(all)
 }

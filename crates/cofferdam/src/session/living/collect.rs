@@ -14,6 +14,7 @@ use crate::session::collect::{Collector, Reaches, Source};
 use crate::session::emitter::Emitter;
 use crate::session::options::Caller;
 use crate::session::report::Beside;
+use crate::session::{guard, watched};
 
 /// What one collecting brought home.
 #[derive(Debug, Clone)]
@@ -189,6 +190,15 @@ pub(super) async fn gather(
             "the sandbox left its branch for {from}: what it has there is on {own} here"
         ));
     }
+    let state = turn.directory();
+    notes.extend(watched::seen(state));
+    let refused = guard::refused(state);
+    notes.extend(
+        refused
+            .into_iter()
+            .map(|line| format!("its git refused: {line}")),
+    );
+    guard::forget(state);
     Ok(Collection {
         landing: collected.landing,
         commits: collected.commits,

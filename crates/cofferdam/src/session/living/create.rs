@@ -17,15 +17,15 @@ use crate::session::plan::{self, PlanError};
 use crate::session::prepare::{self, Making, Ready};
 use crate::session::report::Kept;
 use crate::session::variables;
+use crate::session::watched::{self, WatchError};
 use crate::wall;
 
 impl Session {
     /// Makes a sandbox that lives until it is deleted, of a provider that mounts its files. On an error nothing of it is
     /// left, unless the error says what: where a hook inside failed, it is kept for a look ([`Setup::Failed`]).
     ///
-    /// With [`crate::sandbox::BranchStrategy::Head`] its programs share the user's checkout for as long as it lives, and
-    /// unlike a run nobody watches what appears there: git directories that they make are found and moved out only when
-    /// it ends. The command refuses that.
+    /// With [`crate::sandbox::BranchStrategy::Head`] its programs share the user's checkout for as long as it lives, which
+    /// [`Caller::watcher`] watches: where that one is gone they stand still until the next command.
     pub async fn create(caller: &Caller, options: &SessionOptions) -> Result<Self, RunError> {
         Box::pin(Self::make(caller, options)).await
     }
@@ -40,6 +40,9 @@ impl Session {
         }
         can_live_on(&options.sandbox).map_err(|error| nothing(error.into()))?;
         let (plan, finished) = plan::settled(caller, options).await.map_err(nothing)?;
+        if watched::is_shared(&plan.record) && caller.watcher.is_none() {
+            return Err(nothing(WatchError::NoWatcher.into()));
+        }
         let config_dir = plan.repository.config_dir();
         let log = (&RunLog::None, LogLimits::default());
         let events = Emitter::open(caller.events.clone(), log, &config_dir, "")

@@ -3,15 +3,18 @@
 use std::path::PathBuf;
 
 use crate::fsx::FileError;
+use crate::git::vault::VaultError;
 use crate::git::{GitError, RepositoryError};
-use crate::registry::RegistryError;
+use crate::registry::{DevSandbox, RegistryError};
 use crate::sandbox::SandboxError;
 use crate::session::collect::error::CollectError;
 use crate::session::envfile::EnvFileError;
+use crate::session::login::LoginError;
 use crate::session::manage::error::ManageError;
 use crate::session::plan::error::PlanError;
 use crate::session::unsynced::SyncError;
 use crate::session::variables::VariablesError;
+use crate::session::watched::WatchError;
 use crate::wall::WallError;
 use crate::wall::rules::Problem;
 use crate::wall::supervisor::SupervisorError;
@@ -46,6 +49,9 @@ pub enum SessionError {
     /// Somebody made one of its work, with its branch checked out.
     #[error("the work of sandbox `{name}` is in the worktree {}", path.display())]
     InWorktree { name: String, path: PathBuf },
+    /// No dev sandbox lives there.
+    #[error("{} has no dev sandbox{}", repository.display(), on(of))]
+    NoDev { repository: PathBuf, of: DevSandbox },
     #[error("sandbox `{name}` is stopped")]
     Stopped { name: String },
     #[error("sandbox `{name}` is running already")]
@@ -70,6 +76,15 @@ pub enum SessionError {
         #[source]
         source: SandboxError,
     },
+    /// Programs that work in a checkout which their user shares run only while somebody watches it.
+    #[error(
+        "nothing can run in sandbox `{name}`, because nobody watches the checkout that it shares: {source}"
+    )]
+    Unwatched {
+        name: String,
+        #[source]
+        source: WatchError,
+    },
     #[error("nobody keeps the place of sandbox `{name}`: {source}")]
     Supervisor {
         name: String,
@@ -90,6 +105,20 @@ pub enum SessionError {
     Rules {
         name: String,
         problems: Vec<Problem>,
+    },
+    /// Neither given nor kept. The sandbox is as it was.
+    #[error("the logins of agents in sandbox `{name}`: {source}")]
+    Login {
+        name: String,
+        #[source]
+        source: LoginError,
+    },
+    /// What is checked out now cannot be given to it.
+    #[error("sandbox `{name}`: {source}")]
+    Vault {
+        name: String,
+        #[source]
+        source: VaultError,
     },
     #[error("the commits of sandbox `{name}` are not home: {source}")]
     Collect {
@@ -144,6 +173,12 @@ impl SessionError {
             other => other,
         }
     }
+}
+
+fn on(of: &DevSandbox) -> String {
+    of.branch
+        .as_ref()
+        .map_or_else(String::new, |branch| format!(" for branch `{branch}`"))
 }
 
 /// The first that takes a whole source away.

@@ -82,6 +82,7 @@ impl Session {
     pub async fn connect(&self, port: u16) -> Result<PortStream, SessionError> {
         self.require(Ability::Ports)?;
         self.named.check_files(&self.caller)?;
+        self.see_watched().await?;
         let connected = starting::connect(self.sandbox(), port).await;
         connected.map_err(|source| self.failed(source))
     }
@@ -103,6 +104,8 @@ impl Session {
 
     pub(super) async fn request(&self, exec: SessionExec) -> Result<ExecRequest, SessionError> {
         self.named.check_files(&self.caller)?;
+        // It may have been killed since this session began.
+        self.see_watched().await?;
         let form = Form::read(&self.directory())?;
         let given = form.environment();
         let resolved = variables::of_a_session(&self.caller, &given, &self.named.repository).await;

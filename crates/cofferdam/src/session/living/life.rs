@@ -20,7 +20,7 @@ use crate::session::extra::Beside;
 use crate::session::form::Form;
 use crate::session::mode_reason::ModeReason;
 use crate::session::sync::SyncMode;
-use crate::session::{network, place, prepare};
+use crate::session::{guard, network, place, prepare, watched};
 use crate::wall::change::Change;
 use crate::wall::supervisor::{self, Compiled, Supervisor, Wall};
 
@@ -190,6 +190,9 @@ pub async fn start(
     };
     // What a killed one left: a supervisor without its sandbox, control groups.
     halt(caller, &named, provider).await?;
+    if !watched::has_ended(&directory).await? {
+        return Err(SessionError::Busy { name: name() });
+    }
     let lock = hold(&directory, &named)?;
     detached::name_earlier(&directory)?;
     // Its programs are named by the start, also those of one that is killed before it is whole.
@@ -197,14 +200,21 @@ pub async fn start(
     let top = named.repository.top.clone();
     let record = &named.record;
     let mut mounts = anew::mounts(caller, &named.repository, record, &form).await?;
+    if record.dev.is_some() {
+        // Of this version.
+        mounts.retain(|mount| !guard::is_ours(mount));
+        mounts.extend(guard::mounts(&caller.home, &directory)?);
+    }
     mounts.extend(Box::pin(beside(caller, &named)).await?);
     let spec = SandboxSpec {
         id: record.id,
         slug: record.name.clone(),
         hostname: form.hostname(),
+        named: record.dev.is_some(),
         workdir: form.workdir(),
         mounts,
         environment: std::collections::BTreeMap::new(),
+        search_first: (record.dev.as_ref()).map(|_| guard::DIRECTORY.into()),
         search_path: caller
             .environment
             .get(std::ffi::OsStr::new("PATH"))
@@ -240,6 +250,10 @@ pub async fn start(
         let _ = session.sandbox.close().await;
         return Err(error);
     }
+    if let Err(error) = session.see_watched().await {
+        let _ = session.sandbox.close().await;
+        return Err(error);
+    }
     session.bring(SyncMode::IfChanged).await?;
     drop(turn);
     Ok(session)
@@ -255,7 +269,7 @@ async fn beside(caller: &Caller, named: &Named) -> Result<Vec<Mount>, SessionErr
         id: record.id,
         hidden: &record.hidden,
     };
-    let home = prepare::home_in(&state);
+    let home = caller.home.agent_home(record.id);
     let events = Emitter::sink(caller.events.clone());
     let mounts = beside.mounts(&record.mounts, &state, Some(&home), &events);
     mounts.await

@@ -10,8 +10,10 @@ mod create;
 mod detached;
 pub(super) mod error;
 mod exec;
+mod follow;
 mod keep;
 mod life;
+mod logins;
 mod remove;
 mod rest;
 mod revive;
@@ -28,6 +30,7 @@ pub use collect::{Collection, collect, look};
 pub use detached::{Program, left_running};
 pub use error::SessionError;
 pub use exec::{ProgramId, SessionExec};
+pub use follow::Followed;
 pub(super) use life::ask;
 pub use life::{Condition, condition, start, uncollected};
 pub use remove::{end, end_if_safe};
@@ -35,14 +38,16 @@ pub use rest::rest;
 pub use stop::{stop, stop_within};
 pub(super) use uncollected::has_uncollected;
 
+use super::dev;
 use super::mode_reason::ModeReason;
 use super::options::Caller;
 use super::prepare::agent_home;
+use super::watched;
 use crate::git::Repository;
 use crate::git::discovery::Start;
 use crate::home::Home;
-use crate::names::{SandboxId, Slug};
-use crate::registry::{self, Entry, Lifetime, Phase, Record, Setup, belongs};
+use crate::names::{BranchName, SandboxId, Slug};
+use crate::registry::{self, DevSandbox, Entry, Lifetime, Phase, Record, Setup, belongs};
 use crate::sandbox::{self, Abilities, Ability, BindMountProvider, Handle, Sandbox, SandboxError};
 use crate::wall::supervisor::SupervisorError;
 
@@ -153,6 +158,23 @@ impl Named {
         Ok(Self { repository, record })
     }
 
+    /// The dev sandbox of the checkout around `directory`, or of a branch of it.
+    pub async fn dev(
+        caller: &Caller,
+        directory: &Path,
+        branch: Option<&BranchName>,
+    ) -> Result<Self, SessionError> {
+        let here = discover(caller, directory).await?;
+        let of = DevSandbox {
+            branch: branch.cloned(),
+        };
+        let Some(record) = dev::find(caller, &here.top, &of)? else {
+            let repository = here.top.as_path().to_owned();
+            return Err(SessionError::NoDev { repository, of });
+        };
+        Self::find(caller, directory, &record.id.to_string()).await
+    }
+
     pub fn name(&self) -> &Slug {
         &self.record.name
     }
@@ -231,6 +253,7 @@ impl Session {
             why_mode: ModeReason::Made,
         };
         session.keep().await?;
+        session.see_watched().await?;
         Ok(session)
     }
 
@@ -273,6 +296,18 @@ impl Session {
     fn require(&self, ability: Ability) -> Result<(), SessionError> {
         let able = self.abilities.require(&self.record().provider, ability);
         able.map_err(|source| self.failed(source))
+    }
+
+    /// Has the checkout watched where it is shared and nobody does. Bounded: 60 s.
+    async fn see_watched(&self) -> Result<(), SessionError> {
+        if !watched::is_shared(self.record()) {
+            return Ok(());
+        }
+        let seen = Box::pin(watched::see_to_it(&self.caller, self.record())).await;
+        seen.map_err(|source| SessionError::Unwatched {
+            name: self.name().to_string(),
+            source,
+        })
     }
 
     fn failed(&self, source: SandboxError) -> SessionError {

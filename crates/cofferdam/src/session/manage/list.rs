@@ -18,10 +18,11 @@ use crate::git::refs_at::RefsAt;
 use crate::git::worktree::Worktree;
 use crate::git::{Git, Oid, Repository, UserRules, land};
 use crate::home::Home;
-use crate::names::{BranchName, SandboxId, Slug};
+use crate::names::{BranchName, SandboxId, Slug, VolumeName};
 use crate::registry::{self, Entry, Mode, Phase, Record, RegistryError, Setup, Strategy, belongs};
 use crate::sandbox::{self, BindMountProvider, SandboxError};
 use crate::session::collect;
+use crate::session::dev;
 use crate::session::layers;
 use crate::session::living::{self, Condition};
 use crate::session::uncommitted::uncommitted;
@@ -74,7 +75,7 @@ impl std::fmt::Display for State {
 pub struct Summary {
     pub id: SandboxId,
     pub name: Slug,
-    /// "task": an agent works in it.
+    /// "task": an agent works in it. "dev": a person lives in it.
     pub kind: &'static str,
     pub provider: String,
     /// "layer", "bind", "copy" or "inside".
@@ -116,9 +117,12 @@ pub struct Summary {
     /// A worktree of its own that is there.
     #[serde(skip)]
     pub worktree: Option<PathBuf>,
-    /// The directory that its agent works in, or worked in; `None` where that is gone.
+    /// The directory that its agent works in, or worked in; `None` where that is gone. Of a dev sandbox on a branch the one inside.
     #[serde(serialize_with = "crate::path_json::optional")]
     pub workdir: Option<PathBuf>,
+    /// What it has that outlives it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<VolumeName>,
     pub created: Timestamp,
     /// The checkout that it was made from.
     #[serde(serialize_with = "crate::path_json::lossy")]
@@ -314,7 +318,7 @@ async fn summary(
     let ends_by_force = orphaned && (lives_on || orphan::keeps_work(&record, &directory));
     Ok(Summary {
         id: record.id,
-        kind: "task",
+        kind: if record.dev.is_some() { "dev" } else { "task" },
         mode: record.mode.as_str(),
         owns_files: record.mode.owns_files(),
         state,
@@ -339,7 +343,11 @@ async fn summary(
         uncollected,
         changes,
         worktree: record.worktree.clone().filter(|path| path.is_dir()),
-        workdir: workdir(&record, home),
+        workdir: match record.dev.as_ref().and_then(|of| of.branch.as_ref()) {
+            Some(branch) => Some(dev::worktree(branch)),
+            None => workdir(&record, home),
+        },
+        volumes: record.volumes.iter().map(|one| one.name.clone()).collect(),
         created: record.created,
         name: record.name,
         provider: record.provider,

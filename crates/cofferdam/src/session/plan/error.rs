@@ -7,12 +7,15 @@ use crate::sandbox::NetworkKind;
 use crate::session::envfile::NotTrusted;
 use crate::session::extra::error::ExtraMountError;
 use crate::session::holder::Holder;
+use crate::volumes::VolumeError;
 
 /// A run that cannot be, found before anything was made.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     #[error(transparent)]
     Name(#[from] NameError),
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
     #[error("HEAD is detached: there is no branch to merge into")]
     DetachedTarget,
     #[error("`--copy` needs a worktree, and the head strategy works in the checkout itself")]

@@ -23,7 +23,7 @@ use super::extra::{self, ExtraMountError};
 use super::manage::recover_in;
 use super::mode_reason::ModeReason;
 use super::options::{Caller, SessionOptions};
-use super::{hide, network, place, protect};
+use super::{dev, hide, network, place, protect};
 use crate::config::Valued;
 use crate::git::discovery::{self, Start};
 use crate::git::identity::{self, UserConfig};
@@ -133,9 +133,10 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         crate::fsx::FileError::new("get random numbers from", "/dev/urandom", source)
     })?;
     let created = Timestamp::now();
-    let name = match &options.name {
-        Some(name) => Slug::sandbox_name(name).map_err(PlanError::from)?,
-        None => Slug::from_text(&format!(
+    let name = match (&options.dev, &options.name) {
+        (Some(of), _) => dev::name(caller, &repository.top, of)?,
+        (None, Some(name)) => Slug::sandbox_name(name).map_err(PlanError::from)?,
+        (None, None) => Slug::from_text(&format!(
             "{}-{}",
             created.strftime("%Y%m%d-%H%M%S"),
             id.short()
@@ -205,6 +206,10 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
     let hidden: Vec<PathText> = hidden.into_iter().map(PathText).collect();
     let mounts = mounts(caller, options, &repository, id, &hidden)?;
     let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
+    let volumes = match &options.dev {
+        Some(_) => dev::volumes(caller, repository.top.as_path()).map_err(PlanError::from)?,
+        None => Vec::new(),
+    };
     let record = Record {
         version: VERSION,
         id,
@@ -235,6 +240,8 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         landed: None,
         landed_at: None,
         mounts,
+        volumes,
+        dev: options.dev.clone(),
     };
     Ok(Plan {
         repository,

@@ -6,7 +6,7 @@ mod before;
 mod start;
 mod worktree;
 
-pub(super) use start::{agent_home, home_in, programs};
+pub(super) use start::{agent_home, programs};
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ use super::mounts::{GitPlace, Workspace};
 use super::options::{Caller, SessionOptions};
 use super::plan::{Plan, PlanError};
 use super::sync::{SyncMode, Syncing};
-use super::{appearing, hide, hooks, layers, protect, shared, submodules};
+use super::{appearing, hide, hooks, layers, protect, shared, shelf, submodules, watched};
 use crate::agent::AgentProvider;
 use crate::config::Source;
 use crate::fsx::{self, Context};
@@ -313,6 +313,12 @@ impl Making<'_> {
             shared::remember(&state, &found.inodes)?;
         }
 
+        if let Some(branch) = owned.record.dev.as_ref().and_then(|of| of.branch.as_ref()) {
+            let shelved =
+                Box::pin(shelf::provision(self.caller, &self.plan.repository, branch)).await;
+            shelved.map_err(step("shelf"))?;
+        }
+
         // From here on an agent or a hook may have made commits and files.
         written::remember(&self.caller.home, &owned.record)?;
         owned.set_phase(Phase::Active)?;
@@ -337,6 +343,11 @@ impl Making<'_> {
         self.start(owned, &place, slot).await?;
         // In other worktrees nobody but their agent is.
         if owned.record.strategy != Strategy::Head {
+            return Ok(None);
+        }
+        if self.lives_on {
+            // By a process that lives as long, before anything of it is started.
+            Box::pin(watched::see_to_it(self.caller, &owned.record)).await?;
             return Ok(None);
         }
         Ok(appearing::start(owned, workspace, found.directories, self.events).await)

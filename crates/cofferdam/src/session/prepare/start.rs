@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::{Making, Ready};
 use crate::agent::{self, AGENTS, AgentOptions, AgentProgram, AgentProvider};
 use crate::fsx::{self, FileError};
+use crate::home::agent_home_in;
 use crate::registry::{self, Mode, Owned};
 use crate::sandbox::{
     Ability, Access, Contained, HostProgram, Lifetime, Mount, MountSource, Sandbox, SandboxError,
@@ -19,11 +20,12 @@ use crate::session::form::Form;
 use crate::session::inside::{AGENT_HOME, Inside, Output};
 use crate::session::mounts::{self, Mounts, Workspace};
 use crate::session::place;
+use crate::session::plan::PlanError;
 use crate::session::transfer;
+use crate::session::{dev, guard};
+use crate::volumes;
 use crate::wall::Registration;
 
-/// The agent's home in the state directory, where it stays.
-const HOME: &str = "home";
 /// What shells read that are there: variables and theme of the configuration, in images too that know nothing of it. Without any
 /// file zsh begins with questions in place of a prompt.
 const SHELLS: [(&str, &str); 2] = [
@@ -51,14 +53,22 @@ impl Making<'_> {
         let mut spec = SandboxSpec {
             id: owned.record.id,
             slug: owned.record.name.clone(),
-            hostname: format!(
-                "cofferdam-{}-{}",
-                self.plan.repository.top.slug(),
-                owned.record.name
-            ),
-            workdir: self.plan.workdir.clone(),
+            hostname: match &owned.record.dev {
+                Some(of) => dev::hostname(&self.plan.repository.top, of),
+                None => format!(
+                    "cofferdam-{}-{}",
+                    self.plan.repository.top.slug(),
+                    owned.record.name
+                ),
+            },
+            named: owned.record.dev.is_some(),
+            workdir: match owned.record.dev.as_ref().and_then(|of| of.branch.as_ref()) {
+                Some(branch) => dev::worktree(branch),
+                None => self.plan.workdir.clone(),
+            },
             mounts: if isolated { Vec::new() } else { all },
             environment: std::collections::BTreeMap::new(),
+            search_first: None,
             search_path: self
                 .caller
                 .environment
@@ -93,12 +103,18 @@ impl Making<'_> {
         };
         if self.lives_on || owned.record.mode.owns_files() {
             // What is made anew later has the agent's home as it was.
-            let home = owned.directory().join(HOME);
+            let home = agent_home_in(owned.directory());
             spec.mounts.push(Mount {
                 source: MountSource::Path(home),
                 target: AGENT_HOME.into(),
                 access: Access::ReadWrite,
             });
+            if owned.record.dev.is_some() {
+                spec.mounts.extend(self.volumes(owned)?);
+                spec.mounts
+                    .extend(guard::mounts(&self.caller.home, owned.directory())?);
+                spec.search_first = Some(guard::DIRECTORY.into());
+            }
             let form = Form::of(&spec, &self.options.environment);
             let form = if workspace.shared {
                 form.looking_again(passing)
@@ -119,7 +135,7 @@ impl Making<'_> {
             id: owned.record.id,
             hidden: &owned.record.hidden,
         };
-        let (state, home) = (owned.directory(), home_in(owned.directory()));
+        let (state, home) = (owned.directory(), agent_home_in(owned.directory()));
         let home = self.lives_on.then_some(&*home);
         let mounts = &owned.record.mounts;
         let extra = beside.mounts::<RunErrorKind>(mounts, state, home, self.events);
@@ -188,6 +204,24 @@ impl Making<'_> {
         Ok(())
     }
 
+    /// What outlives it, made where it is missing. The record names it by now: nobody removes it.
+    fn volumes(&self, owned: &Owned) -> Result<Vec<Mount>, PlanError> {
+        let top = self.plan.repository.top.as_path();
+        let all = owned.record.volumes.iter().filter_map(|mount| {
+            let purpose = dev::purpose(mount)?;
+            Some((purpose, mount))
+        });
+        let all = all.map(|(purpose, mount)| {
+            let volume = volumes::open(&self.caller.home, purpose, top)?;
+            Ok(Mount {
+                source: MountSource::Path(volume.files()),
+                target: mount.target.clone(),
+                access: Access::ReadWrite,
+            })
+        });
+        all.collect()
+    }
+
     /// Writes the source commit's files into a private copy, by the sandbox's own git.
     async fn check_out(&self, sandbox: &dyn Sandbox) -> Result<(), RunErrorKind> {
         let inside = Inside {
@@ -212,14 +246,9 @@ impl Making<'_> {
     }
 }
 
-/// Where the agent's home is of a sandbox that lives on.
-pub(in crate::session) fn home_in(state: &Path) -> PathBuf {
-    state.join(HOME)
-}
-
 /// The agent's home of a sandbox that lives on.
 pub(in crate::session) fn agent_home(state: &Path) -> Result<(), FileError> {
-    let home = state.join(HOME);
+    let home = agent_home_in(state);
     fsx::private_dir(&home)?;
     for (name, text) in SHELLS {
         fsx::write_private(&home.join(name), text.as_bytes())?;

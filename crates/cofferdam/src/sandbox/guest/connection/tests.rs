@@ -247,8 +247,8 @@ macro_rules! questions {
     };
 }
 questions!(
-    Exec, Terminal, Detached, Freeze, Thaw, Pause, Resume, Status, Programs, Signal, Sockets,
-    Prove, Connect, Unpack, Snapshot, Deliver,
+    Exec, Terminal, Detached, Freeze, Thaw, Pause, Resume, Watch, Status, Programs, Signal,
+    Sockets, Prove, Connect, Unpack, Snapshot, Deliver,
 );
 
 /// Which question it is that is asked by a request. Who adds one to the protocol says here how it is asked, or where else
@@ -266,6 +266,7 @@ fn question_of(request: &Request) -> Result<Question, &'static str> {
         Request::Thaw { .. } => Question::Thaw,
         Request::Pause { .. } => Question::Pause,
         Request::Resume { .. } => Question::Resume,
+        Request::Watch { .. } => Question::Watch,
         Request::Status { .. } => Question::Status,
         Request::Programs { .. } => Question::Programs,
         Request::Sockets { .. } => Question::Sockets,
@@ -363,6 +364,7 @@ async fn asked(sandbox: &GuestSandbox, question: Question) -> bool {
         Question::Thaw => sandbox.thaw().await.is_ok(),
         Question::Pause => sandbox.pause().await.is_ok(),
         Question::Resume => sandbox.resume().await.is_ok(),
+        Question::Watch => sandbox.watch().await.is_ok(),
         Question::Status => sandbox.status().await.is_ok(),
         Question::Programs => sandbox.programs().await.is_ok(),
         Question::Signal => sandbox.signal(7, 9).await.is_ok(),
@@ -517,6 +519,7 @@ async fn no_question_hangs_at_a_liar() {
                 | Question::Thaw
                 | Question::Pause
                 | Question::Resume
+                | Question::Watch
                 | Question::Signal
                 | Question::Prove
                 | Question::Unpack

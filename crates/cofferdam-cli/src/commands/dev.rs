@@ -1,0 +1,399 @@
+//! Dev sandboxes, as commands name and bring them up: by the directory of their checkout, and a branch where they are on one.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use cofferdam::names::BranchName;
+use cofferdam::registry::{DevSandbox, Record};
+use cofferdam::sandbox::BranchStrategy;
+use cofferdam::session::living::{self as lives, Condition, Followed, Named};
+use cofferdam::session::{Caller, Landing, Session, SessionError, SessionOptions, dev};
+
+use super::defaults::Defaults;
+use super::here::is_path;
+use super::images::{self, EngineName, OfRepository};
+use super::making::{self, DevOptions, Sandbox, Strategy};
+use super::{here, keep_ready, living};
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::shell::shell_word;
+use crate::ui::style::{self, paint};
+use crate::ui::{output, summary};
+
+/// Which of a checkout's, and from which image it is made.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct Which {
+    /// The one for this branch, beside the checkout on the repository's shelf
+    #[arg(long, value_name = "BRANCH", help_heading = "Dev sandbox")]
+    pub(super) branch: Option<BranchName>,
+}
+
+/// How the image is built first.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct Build {
+    /// Build the repository's image first, and make the sandbox anew from it
+    #[arg(long, help_heading = "Dev sandbox")]
+    pub(super) build: bool,
+
+    /// The tag of the base that the image is built on
+    #[arg(
+        long,
+        value_name = "TAG",
+        requires = "build",
+        help_heading = "Dev sandbox"
+    )]
+    pub(super) base_tag: Option<String>,
+}
+
+/// A directory that somebody names.
+pub(super) fn directory(path: &OsStr, environment: &Environment) -> Result<PathBuf, CliError> {
+    let path = environment.directory.join(Path::new(path));
+    let refused = |why: String| CliError::Failed {
+        message: format!("{}: {why}", shell_word(&path)),
+        hint: "name a directory of a repository, or a sandbox".to_owned(),
+    };
+    let found = std::fs::canonicalize(&path).map_err(|error| refused(error.to_string()))?;
+    if found.is_dir() {
+        Ok(found)
+    } else {
+        Err(refused("it is no directory".to_owned()))
+    }
+}
+
+/// The one for that checkout and branch, where there is one.
+pub(super) async fn find(
+    branch: Option<&BranchName>,
+    caller: &Caller,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<Option<Record>, CliError> {
+    let repository = here::repository(environment, interrupt).await?;
+    let of = DevSandbox {
+        branch: branch.cloned(),
+    };
+    Ok(dev::find(caller, &repository.top, &of)?)
+}
+
+/// What is to be brought up.
+#[derive(Debug)]
+pub(super) struct Up<'a> {
+    pub(super) which: &'a Which,
+    pub(super) build: &'a Build,
+    /// What it is made with, where it has to be made.
+    pub(super) options: &'a DevOptions,
+    /// The checkout is where this works.
+    pub(super) environment: &'a Environment,
+}
+
+/// How it came up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Came {
+    Made,
+    Started,
+    /// It was running.
+    Before,
+}
+
+/// Makes the dev sandbox, starts it, or finds it running.
+pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Came), CliError> {
+    let Up {
+        which,
+        build,
+        options,
+        environment,
+    } = up;
+    let caller = living::caller(environment, interrupt);
+    let repository = here::repository(environment, interrupt).await?;
+    let turn = turn(&caller, &repository.top).await?;
+    let of = DevSandbox {
+        branch: which.branch.clone(),
+    };
+    let mut there = dev::find(&caller, &repository.top, &of)?;
+    if let Some(record) = there
+        .as_ref()
+        .filter(|_| options.are_given() && !build.build)
+    {
+        let name = &record.name;
+        return Err(CliError::Misused {
+            message: format!("{name} is there already, and was made without these options"),
+            hint: format!(
+                "leave them out; or end it with `cofferdam delete {name}`, and it is made anew with them: its history and its shelf stay"
+            ),
+        });
+    }
+    let sandbox = Sandbox::from(options.clone()).or(&Defaults::read(environment)?);
+    if build.build {
+        built(build, &sandbox, environment, interrupt).await?;
+        if let Some(record) = there.take() {
+            end(&record, &caller, environment).await?;
+        }
+    }
+    let (session, came) = if let Some(record) = there {
+        woken(&record, &caller, environment).await?
+    } else {
+        let session = made(of, sandbox, &caller, environment).await?;
+        (session, Came::Made)
+    };
+    drop(turn);
+    if came != Came::Before {
+        keep_ready::after_living(session.record());
+    }
+    Ok((session, came))
+}
+
+/// Whose turn it is with the dev sandboxes of a checkout.
+pub(super) async fn turn(
+    caller: &Caller,
+    top: &cofferdam::names::RepoPath,
+) -> Result<File, CliError> {
+    dev::turn(caller, top)
+        .await?
+        .ok_or_else(|| CliError::Failed {
+            message: "another command is at work on the dev sandboxes of this checkout".to_owned(),
+            hint: "wait for its end, and try again".to_owned(),
+        })
+}
+
+async fn built(
+    build: &Build,
+    sandbox: &Sandbox,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<(), CliError> {
+    let engine = match sandbox.kind().0 {
+        "docker" => EngineName::Docker,
+        "podman" => EngineName::Podman,
+        _ => {
+            return Err(CliError::Misused {
+                message: "`--build` builds the image of a container, and this sandbox is native"
+                    .to_owned(),
+                hint: "add `--sandbox docker` or `--sandbox podman`, or leave out `--build`"
+                    .to_owned(),
+            });
+        }
+    };
+    let of = OfRepository {
+        path: None,
+        base_tag: build
+            .base_tag
+            .clone()
+            .unwrap_or_else(|| "latest".to_owned()),
+        trust: None,
+    };
+    images::build_repository(&of, Some(engine.into()), environment, interrupt).await
+}
+
+async fn named(
+    record: &Record,
+    caller: &Caller,
+    environment: &Environment,
+) -> Result<Named, SessionError> {
+    Named::find(caller, &environment.directory, &record.id.to_string()).await
+}
+
+/// It is made anew: what it has committed comes home first, and what outlives it stays.
+async fn end(record: &Record, caller: &Caller, environment: &Environment) -> Result<(), CliError> {
+    let named = named(record, caller, environment).await?;
+    let provider = named.provider(caller)?;
+    let session = match lives::condition(caller, &named, &provider).await? {
+        Condition::Stopped => lives::start(caller, named, &provider).await?,
+        _ => Session::open(caller, named, &provider).await?,
+    };
+    session.close(&provider).await?;
+    Ok(())
+}
+
+async fn woken(
+    record: &Record,
+    caller: &Caller,
+    environment: &Environment,
+) -> Result<(Session, Came), CliError> {
+    let named = named(record, caller, environment).await?;
+    let provider = named.provider(caller)?;
+    match lives::condition(caller, &named, &provider).await? {
+        Condition::Paused => {
+            let name = named.name().to_string();
+            Err(SessionError::Paused { name }.into())
+        }
+        Condition::Stopped => {
+            let start = async |caller: &Caller| lives::start(caller, named, &provider).await;
+            let session = living::shown(caller, environment, start).await??;
+            Ok((session, Came::Started))
+        }
+        _ => {
+            let session = Session::open(caller, named, &provider).await?;
+            Ok((session, Came::Before))
+        }
+    }
+}
+
+async fn made(
+    of: DevSandbox,
+    sandbox: Sandbox,
+    caller: &Caller,
+    environment: &Environment,
+) -> Result<Session, CliError> {
+    let strategy = Strategy {
+        head: true,
+        ..Strategy::default()
+    };
+    let contained = making::contained(&strategy, &sandbox, environment, BranchStrategy::Head)?;
+    let making = making::session(sandbox, environment)?;
+    let mut options = SessionOptions::new(environment.directory.clone(), contained);
+    making.put_into(&mut options);
+    options.dev = Some(of);
+    let create = async |caller: &Caller| Box::pin(Session::create(caller, &options)).await;
+    let made = living::shown(caller, environment, create).await?;
+    Ok(made?)
+}
+
+/// What a dev sandbox is for, in words.
+pub(super) fn place(record: &Record) -> String {
+    let checkout = shell_word(&record.repository);
+    match record.dev.as_ref().and_then(|of| of.branch.as_ref()) {
+        Some(branch) => format!("branch {branch} of {checkout}"),
+        None => checkout,
+    }
+}
+
+/// Who comes in finds what is checked out now.
+pub(super) async fn follow(session: &Session) -> Result<(), CliError> {
+    let name = session.name();
+    match session.follow().await? {
+        Followed::Same => {}
+        Followed::Moved { to } => {
+            output::note(&format!("{name} is on {to} now, as this checkout is\n"));
+        }
+        Followed::Stays { checked_out } => output::note(&format!(
+            "note: {checked_out} is checked out here, and {name} stays where it is: it has commits that are not home; bring them with: \
+             cofferdam collect {name}\n"
+        )),
+    }
+    if session.record().dev.is_some() {
+        session.give_logins().await?;
+    }
+    Ok(())
+}
+
+/// Who leaves one finds on their checkout's branch what was committed in it.
+pub(super) async fn left(session: &Session, environment: &Environment) {
+    let name = session.name();
+    match session.take_logins().await {
+        Ok(first) => {
+            for agent in first {
+                output::note(&format!(
+                    "note: the login of {agent} that was made in {name} is kept, and other sandboxes get it: see cofferdam volume\n"
+                ));
+            }
+        }
+        Err(error) => output::note(&format!("note: {error}\n")),
+    }
+    match session.collect().await {
+        Ok(collection) => {
+            let (landing, commits) = (&collection.landing, &collection.commits);
+            if !commits.is_empty() || !matches!(landing, Landing::Nothing) {
+                let colour = environment.colour.on_stderr();
+                output::note(&summary::merged(landing, commits, colour));
+            }
+            living::beside(name.as_str(), &collection);
+        }
+        // It may have been stopped or deleted; nothing is lost by that.
+        Err(error) => {
+            let label = paint("note:", style::WARNING, environment.colour.on_stderr());
+            output::note(&format!(
+                "{label} what is committed in {name} is not home yet: {error}; bring it with: cofferdam collect {name}\n"
+            ));
+        }
+    }
+}
+
+/// What a command line means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Meant {
+    /// Sandboxes, by their names.
+    Named,
+    /// The dev sandbox of the checkout that the command works in.
+    Here,
+    /// That of the checkout at this path.
+    At(String),
+}
+
+impl Meant {
+    pub(super) fn path(&self) -> Option<&OsStr> {
+        match self {
+            Self::At(path) => Some(OsStr::new(path)),
+            Self::Named | Self::Here => None,
+        }
+    }
+}
+
+/// Which of them it is.
+pub(super) fn meant(
+    names: &[String],
+    which: &Which,
+    build: &Build,
+    options: &DevOptions,
+    command: &str,
+) -> Result<Meant, CliError> {
+    match names {
+        [] => Ok(Meant::Here),
+        [path] if is_path(OsStr::new(path)) => Ok(Meant::At(path.clone())),
+        _ if which.branch.is_some() || build.build || options.are_given() => {
+            Err(CliError::Misused {
+                message:
+                    "these options are for the dev sandbox of a checkout, and sandboxes are named"
+                        .to_owned(),
+                hint: format!(
+                    "name no sandbox, or the path of a checkout: `cofferdam {command} .`"
+                ),
+            })
+        }
+        _ => Ok(Meant::Named),
+    }
+}
+
+/// The surroundings of a command that names a path; `None` where it names none.
+pub(super) fn there(
+    path: Option<&OsStr>,
+    environment: &Environment,
+) -> Result<Option<Environment>, CliError> {
+    let Some(path) = path else { return Ok(None) };
+    let there = environment.at(directory(path, environment)?);
+    if there.top() != environment.top() {
+        // What is said from here on names commands as they are given there.
+        let place = shell_word(&there.directory);
+        output::note(&format!(
+            "in {place}: give the commands that are named here as `cofferdam -C {place} …`\n"
+        ));
+    }
+    Ok(Some(there))
+}
+
+/// The sandboxes of a command that does something with those that are there: by their names, or the dev sandbox of a checkout.
+pub(super) async fn sandboxes(
+    names: &[String],
+    which: &Which,
+    environment: &Environment,
+    interrupt: &Interrupt,
+    command: &str,
+) -> Result<living::Sandboxes, CliError> {
+    let meant = meant(
+        names,
+        which,
+        &Build::default(),
+        &DevOptions::default(),
+        command,
+    )?;
+    if meant == Meant::Named {
+        let names = names.to_vec();
+        return Ok(living::Sandboxes { names });
+    }
+    let at = directory(meant.path().unwrap_or(OsStr::new(".")), environment)?;
+    let caller = living::caller(environment, interrupt);
+    let named = Named::dev(&caller, &at, which.branch.as_ref()).await?;
+    let names = vec![named.id().to_string()];
+    Ok(living::Sandboxes { names })
+}

@@ -1,0 +1,92 @@
+//! `cofferdam restart`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use cofferdam::session::Caller;
+use cofferdam::session::living::{self as lives, Condition};
+
+use super::dev::{self, Build, Up, Which};
+use super::making::DevOptions;
+use super::{keep_ready, living, stop};
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::output;
+
+/// End every program in sandboxes and start them again from their files
+///
+/// As `cofferdam stop` and `cofferdam start`. One that is stopped is started. With `--build` the dev sandbox of a checkout is made anew
+/// from its image.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The sandboxes, as `cofferdam list` names them, or the path of a checkout, such as ./there; without any the dev sandbox of the
+    /// checkout that you stand in
+    #[arg(value_name = "SANDBOX|PATH")]
+    names: Vec<String>,
+
+    #[command(flatten)]
+    which: Which,
+
+    #[command(flatten)]
+    build: Build,
+
+    /// How many seconds each sandbox's programs have to end by themselves
+    #[arg(
+        long,
+        short,
+        value_name = "SECONDS",
+        default_value_t = stop::TIME,
+        value_parser = clap::value_parser!(u64).range(0..=3600)
+    )]
+    time: u64,
+}
+
+pub(crate) async fn run(
+    arguments: &Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let Arguments {
+        names,
+        which,
+        build,
+        time,
+    } = arguments;
+    let options = DevOptions::default();
+    let meant = dev::meant(names, which, build, &options, "restart")?;
+    if build.build {
+        let there = dev::there(meant.path(), environment)?;
+        let up = Up {
+            which,
+            build,
+            options: &options,
+            environment: there.as_ref().unwrap_or(environment),
+        };
+        let (session, _) = Box::pin(dev::up(up, interrupt)).await?;
+        let name = session.name();
+        output::note(&format!(
+            "made {name} anew; use it with: cofferdam shell {name}\n"
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let sandboxes = dev::sandboxes(names, which, environment, interrupt, "restart").await?;
+    let grace = Duration::from_secs(*time);
+    let each = living::each(&sandboxes, environment, interrupt, async |caller, named| {
+        let provider = named.provider(caller)?;
+        let name = named.name().clone();
+        let before = lives::condition(caller, &named, &provider).await;
+        if !matches!(before, Ok(Condition::Stopped)) {
+            lives::stop_within(caller, &named, &provider, grace).await?;
+        }
+        let start = async |caller: &Caller| lives::start(caller, named, &provider).await;
+        let session = living::shown(caller, environment, start).await??;
+        output::note(&format!(
+            "restarted {name}; use it with: cofferdam shell {name}\n"
+        ));
+        keep_ready::after_living(session.record());
+        Ok(())
+    });
+    Box::pin(each).await
+}

@@ -1,0 +1,177 @@
+//! The shelf: a repository in a volume, with a working tree for each branch that somebody works on beside the checkout. All dev sandboxes
+//! of the checkout have it, and what is in it is theirs: no git of the host's opens it. Branches get there by git in a jail.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::dev::{self, SHELF};
+use super::options::Caller;
+use crate::fsx::FileError;
+use crate::git::identity::{self, UserConfig};
+use crate::git::vault::{Vault, VaultError};
+use crate::git::{GitError, Identity, Oid, Repository};
+use crate::names::BranchName;
+use crate::process::Exit;
+use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
+use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
+use crate::text::printable_line;
+use crate::volumes::{self, Purpose, VolumeError};
+
+const SCRIPT: &str = include_str!("shelf.sh");
+/// Where the packs are in the jail.
+const PACKS: &str = "/packs";
+/// The working tree of a large repository is written.
+const LIMIT: Duration = Duration::from_mins(20);
+
+/// Why a branch is not on the shelf.
+#[derive(Debug, thiserror::Error)]
+pub enum ShelfError {
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Nothing was started.
+    #[error("branch `{branch}` cannot be brought to the shelf: {source}")]
+    Jail {
+        branch: BranchName,
+        #[source]
+        source: SandboxError,
+    },
+    /// In the words of git, safe for a terminal.
+    #[error("branch `{branch}` cannot be brought to the shelf, {exit}: {said}")]
+    Failed {
+        branch: BranchName,
+        exit: Exit,
+        said: String,
+    },
+}
+
+/// A branch on the shelf.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shelved {
+    /// Its working tree inside.
+    pub directory: PathBuf,
+    /// The commit that it has here, or would start from.
+    pub tip: Oid,
+    /// Where that comes from, as messages name it.
+    pub from: String,
+}
+
+/// Sees to it that a branch has its working tree on the shelf of this checkout: one that is there stays as it is. It starts at the
+/// branch of that name here, else at the origin's, else where the checkout is. The caller has the turn of the checkout's dev sandboxes
+/// ([`dev::turn`]). Bounded: 20 min, and the first export of a history.
+pub async fn provision(
+    caller: &Caller,
+    repository: &Repository,
+    branch: &BranchName,
+) -> Result<Shelved, ShelfError> {
+    let top = repository.top.as_path();
+    let volume = volumes::open(&caller.home, Purpose::Shelf, top)?;
+    let user = caller.user_home.as_deref();
+    let (start, config, origin) = tokio::try_join!(
+        start(repository, branch, caller),
+        identity::user_config(repository, user, &caller.cancel),
+        repository.origin(&caller.cancel),
+    )?;
+    let (tip, from) = start;
+    let vault = Vault::open(&caller.home, repository)?;
+    let exported = vault.export(repository, &tip, &caller.cancel).await?;
+    let directory = dev::worktree(branch);
+    let read_only = |source: PathBuf, name: &Path| Mount {
+        source: MountSource::Path(source),
+        target: Path::new(PACKS).join(name),
+        access: Access::ReadOnly,
+    };
+    let mut mounts = vec![Mount {
+        source: MountSource::Path(volume.files()),
+        target: SHELF.into(),
+        access: Access::ReadWrite,
+    }];
+    for pack in &exported.packs {
+        for path in [pack.clone(), pack.with_extension("idx")] {
+            let name = path.file_name().map(PathBuf::from).unwrap_or_default();
+            mounts.push(read_only(path, &name));
+        }
+    }
+    // Where the history ends here, as git has it.
+    let shallow: String = exported
+        .shallow
+        .iter()
+        .map(|oid| format!("{oid}\n"))
+        .collect();
+    let UserConfig { identity, .. } = config;
+    let identity = identity.unwrap_or_else(Identity::fallback);
+    let workspace = format!("file:///workspace/{}", repository.top.slug());
+    let words: [OsString; 7] = [
+        branch.as_str().into(),
+        tip.as_str().into(),
+        directory.clone().into(),
+        origin.unwrap_or_default().into(),
+        identity.name.into(),
+        identity.email.into(),
+        workspace.into(),
+    ];
+    let command = ["/bin/sh", "-c", SCRIPT, "shelf"].map(OsString::from);
+    let request = JailRequest {
+        mounts,
+        arguments: command.into_iter().chain(words).collect(),
+        environment: BTreeMap::from([
+            ("GIT_CONFIG_NOSYSTEM".into(), "1".into()),
+            ("GIT_CONFIG_GLOBAL".into(), "/dev/null".into()),
+            ("GIT_TERMINAL_PROMPT".into(), "0".into()),
+        ]),
+        directory: "/".into(),
+        stdin: shallow.into_bytes(),
+        stdout: JailOutput::Nothing,
+        limits: Limits {
+            processes: Some(256),
+            ..Limits::default()
+        },
+        timeout: LIMIT,
+    };
+    let done = jail::run(request, &caller.cancel).await;
+    let done = done.map_err(|source| ShelfError::Jail {
+        branch: branch.clone(),
+        source,
+    })?;
+    if !done.exit.success() {
+        let said = String::from_utf8_lossy(&done.stderr_tail);
+        return Err(ShelfError::Failed {
+            branch: branch.clone(),
+            exit: done.exit,
+            said: printable_line(said.trim_end()),
+        });
+    }
+    Ok(Shelved {
+        directory,
+        tip,
+        from,
+    })
+}
+
+/// The commit from which it goes on, and the name of what has that.
+async fn start(
+    repository: &Repository,
+    branch: &BranchName,
+    caller: &Caller,
+) -> Result<(Oid, String), GitError> {
+    let remote = format!("refs/remotes/origin/{branch}");
+    let known = [
+        (branch.full(), branch.to_string()),
+        (remote, format!("origin/{branch}")),
+    ];
+    for (reference, shown) in known {
+        if let Some(tip) = repository.resolve(&reference, &caller.cancel).await? {
+            return Ok((tip, shown));
+        }
+    }
+    let head = &repository.head;
+    Ok((head.commit().clone(), head.branch_text()))
+}

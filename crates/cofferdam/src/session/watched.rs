@@ -1,0 +1,259 @@
+//! Watching the checkout that a living sandbox shares with its user: a process of its own does it for as long as the sandbox
+//! lives. Where that one is gone nothing in the sandbox runs ([`Sandbox::watch`]), and the next command starts another.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use tokio::io::AsyncReadExt;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::appearing;
+use super::emitter::Emitter;
+use super::event::Notice;
+use super::options::{Caller, Watcher};
+use crate::fsx::lock::{self, Lock};
+use crate::fsx::{self, FileError};
+use crate::git::appearing::Watch;
+use crate::git::discovery::Start;
+use crate::git::{self, Repository, RepositoryError, nested};
+use crate::names::SandboxId;
+use crate::registry::{self, Mode, Record, RegistryError, Strategy};
+use crate::sandbox::{self, Handle, Sandbox, SandboxError};
+use crate::text::printable_line;
+
+/// Held by whoever watches, from the moment at which the sandbox depends on it. In the state directory, as what follows.
+const LOCK: &str = "watch";
+/// What was seen, a line each, until somebody is told ([`seen`]).
+const SEEN: &str = "watched";
+/// About so much of it is kept, and a little more may be there.
+const MOST_SEEN: u64 = 64 << 10;
+const MOST_READ: u64 = 4 * MOST_SEEN;
+/// Until one watches: a large checkout is gone through first.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How long one may still be there whose sandbox has ended.
+const ENDING: Duration = Duration::from_secs(5);
+/// What one says that watches. Anything else is why it does not.
+const READY: &[u8] = b"ready";
+/// The longest reason that is read.
+const MOST_SAID: u64 = 4 << 10;
+
+/// Why nobody watches.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    #[error("its caller has no program that does")]
+    NoWatcher,
+    #[error("its watcher does not start: {0}")]
+    Start(#[source] std::io::Error),
+    #[error("its watcher says nothing within {0} s")]
+    Silent(u64),
+    /// In its own words, safe for a terminal.
+    #[error("{0}")]
+    Told(String),
+    /// Not all that appears would be seen.
+    #[error("not every directory of it can be watched: {0}")]
+    Blind(#[source] std::io::Error),
+    #[error("it has no process")]
+    NoProcess,
+    #[error("looking through it was cut short")]
+    CutShort,
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+}
+
+/// Whether its programs work in a directory in which its user works too.
+pub(super) fn is_shared(record: &Record) -> bool {
+    record.strategy == Strategy::Head && record.mode == Mode::Bind
+}
+
+/// Has the checkout of a sandbox that is up watched, where nobody does. Bounded: 60 s.
+pub(super) async fn see_to_it(caller: &Caller, record: &Record) -> Result<(), WatchError> {
+    let state = caller.home.sandbox(record.id);
+    // Whoever holds it has made the sandbox depend on it: what is started there waits for a watcher.
+    if lock::is_held(&state.join(LOCK)) {
+        return Ok(());
+    }
+    let watcher = caller.watcher.as_ref().ok_or(WatchError::NoWatcher)?;
+    let told = async {
+        let stream = spawn(watcher, record.id)?;
+        let mut said = Vec::new();
+        stream.take(MOST_SAID).read_to_end(&mut said).await?;
+        Ok(said)
+    };
+    let told = tokio::time::timeout(LIMIT, told).await;
+    let said = told.map_err(|_| WatchError::Silent(LIMIT.as_secs()))?;
+    let said = said.map_err(WatchError::Start)?;
+    if said == READY {
+        return Ok(());
+    }
+    Err(WatchError::Told(match &*said {
+        [] => "its watcher ended at once".to_owned(),
+        said => printable_line(&String::from_utf8_lossy(said)),
+    }))
+}
+
+/// Waits for the watcher of a sandbox that has ended: the next one is not its business. `false`: it is still there.
+pub(super) async fn has_ended(state: &Path) -> Result<bool, FileError> {
+    let ended = lock::take_within(&state.join(LOCK), ENDING).await?;
+    Ok(ended.is_some())
+}
+
+/// What a watcher saw since somebody was told last, each in a line, safe for a terminal.
+pub(super) fn seen(state: &Path) -> Vec<String> {
+    let path = state.join(SEEN);
+    let Ok(seen) = fsx::read_bounded(&path, MOST_READ) else {
+        return Vec::new();
+    };
+    // The file stays, for the watcher has it open. What is written between the two is lost to whoever reads, and lies where it was
+    // moved to.
+    if let Ok(file) = std::fs::File::options().write(true).open(&path) {
+        let _ = file.set_len(0);
+    }
+    let text = String::from_utf8_lossy(&seen);
+    let lines = text.lines().filter(|line| !line.starts_with("---"));
+    let lines = lines.map(|line| printable_line(line.strip_prefix("note: ").unwrap_or(line)));
+    lines.collect()
+}
+
+/// Its standard input is the other end of what is returned.
+fn spawn(watcher: &Watcher, id: SandboxId) -> std::io::Result<tokio::net::UnixStream> {
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the watcher outlives its starter and every bound: no Invocation"
+    )]
+    let mut command = Command::new(&watcher.program);
+    command
+        .args(&watcher.arguments)
+        .arg(id.to_string())
+        .env_clear()
+        .envs(&watcher.environment)
+        .current_dir("/")
+        .process_group(0)
+        .stdin(theirs)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    // Reaped by the runtime if it ends before its starter; never killed by it.
+    tokio::process::Command::from(command).spawn()?;
+    let ours = UnixStream::from(ours);
+    ours.set_nonblocking(true)?;
+    tokio::net::UnixStream::from_std(ours)
+}
+
+/// What a [`Watcher`] does with the name that it is given last: watches the checkout that this sandbox shares, until the sandbox
+/// ends. `starter`: its standard input, on which it says how it goes. `caller`: as of any command; its events are for the
+/// next one.
+///
+/// An error is told to whoever started it as well.
+pub async fn watch(caller: &Caller, id: SandboxId, starter: UnixStream) -> Result<(), WatchError> {
+    let mut starter = Some(starter);
+    let mut say = |text: &[u8]| {
+        // It may not wait for it any more.
+        if let Some(mut stream) = starter.take() {
+            let _ = stream.write_all(text);
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    };
+    let watched = watch_until_it_ends(caller, id, &mut say).await;
+    if let Err(error) = &watched {
+        say(error.to_string().as_bytes());
+    }
+    watched
+}
+
+async fn watch_until_it_ends(
+    caller: &Caller,
+    id: SandboxId,
+    say: &mut impl FnMut(&[u8]),
+) -> Result<(), WatchError> {
+    let record = registry::load(&caller.home, id)?;
+    let state = caller.home.sandbox(id);
+    let provider = sandbox::provider_of(&record.provider, &state)?;
+    let handle = Handle {
+        id,
+        state: state.clone(),
+    };
+    let sandbox = provider.open(&handle).await?;
+    let end = End::of(sandbox.as_ref()).ok_or(WatchError::NoProcess)?;
+    let start = Start::find(&record.repository, &registry::workspaces(&caller.home)?)?;
+    let user = caller.user_home.as_deref();
+    let repository = Repository::discover(&caller.git, &start, user, &caller.cancel).await?;
+    // The user's own git is not to bring the files to another commit while programs may write them.
+    let _occupied = git::occupy(&repository.git_dir, &caller.cancel).await?;
+    let top = record.workspace(&caller.home);
+    let before = record.nested_before.iter().map(|path| path.0.clone());
+    let (before, to) = (before.collect(), state.join("nested"));
+    let begun = tokio::task::spawn_blocking(move || {
+        let found = nested::scan_before(&top, false)?;
+        let mut watch = Watch::start(&top, found.directories, before, &to)?;
+        let first = watch.look(found.git);
+        Ok::<_, FileError>((watch, first))
+    });
+    let (watch, first) = begun.await.map_err(|_| WatchError::CutShort)??;
+    let events = Emitter::to_file(&state.join(SEEN), MOST_SEEN)?;
+    let watching = appearing::strictly(watch, first, &events);
+    tokio::pin!(watching);
+    // What cannot all be watched is known now.
+    tokio::select! {
+        biased;
+        why = &mut watching => return Err(WatchError::Blind(why)),
+        () = std::future::ready(()) => {}
+    }
+    sandbox.watch().await?;
+    let path = state.join(LOCK);
+    let alone = lock::open(&path)?;
+    let first_one = lock::try_hold(&alone, Lock::Exclusive, &path)?;
+    say(READY);
+    if !first_one {
+        // Another command was faster.
+        return Ok(());
+    }
+    tokio::select! {
+        why = watching => {
+            let text = format!(
+                "everything in the sandbox stood still, because not every directory of its checkout could be watched any more: {why}"
+            );
+            events.notice(Notice::Other { text });
+            Err(WatchError::Blind(why))
+        }
+        () = end.comes() => Ok(()),
+    }
+}
+
+/// The end of a sandbox's first process.
+struct End(AsyncFd<OwnedFd>);
+
+impl End {
+    #[expect(
+        deprecated,
+        reason = "an OwnedFd stays what it is; the successor is an unsafe function"
+    )]
+    fn of(sandbox: &dyn Sandbox) -> Option<Self> {
+        let process = sandbox.process()?.try_clone_to_owned().ok()?;
+        AsyncFd::with_interest(process, Interest::READABLE)
+            .ok()
+            .map(Self)
+    }
+
+    async fn comes(&self) {
+        // A descriptor that cannot be asked is as one that has ended.
+        let _ = self.0.readable().await;
+    }
+}
