@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use cofferdam::agent::AgentError;
@@ -16,7 +15,7 @@ use cofferdam::registry::RegistryError;
 use cofferdam::sandbox::SandboxError;
 use cofferdam::session::manage::ManageError;
 use cofferdam::session::{CollectError, Landing, RunError, RunErrorKind, SessionError};
-use cofferdam::text::{printable, printable_bytes_line};
+use cofferdam::text::{printable, printable_path as shown};
 use cofferdam::wall::WallError;
 use cofferdam::wall::change::ChangeError;
 use cofferdam::wall::log::LogError;
@@ -165,10 +164,6 @@ pub(crate) fn message(error: &(dyn Error + 'static)) -> String {
         cause = inner.source();
     }
     printable(&text)
-}
-
-fn shown(path: &std::path::Path) -> String {
-    printable_bytes_line(path.as_os_str().as_bytes())
 }
 
 /// The next steps for everything in the chain of causes that has one.

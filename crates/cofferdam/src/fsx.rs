@@ -8,9 +8,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::text::printable_path;
+
 /// A host file operation failed; names the path.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {}: {source}", path.display())]
+#[error("cannot {action} {}: {source}", printable_path(path))]
 pub struct FileError {
     /// What was tried, as a verb: "create", "write", "read" …
     pub action: &'static str,

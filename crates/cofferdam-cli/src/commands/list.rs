@@ -1,15 +1,13 @@
 //! `cofferdam list`.
 
 use std::fmt::Write;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::registry;
 use cofferdam::session::Landing;
 use cofferdam::session::manage::{self, ManageError, State, Summary};
-use cofferdam::text::{printable_bytes_line, printable_line};
+use cofferdam::text::{printable_line, printable_path as shown};
 use jiff::Timestamp;
 
 use super::here;
@@ -300,9 +298,4 @@ fn changes(one: &Summary) -> String {
         None => "-",
     };
     word.to_owned()
-}
-
-/// Bytes that are no text are escaped, not replaced.
-fn shown(path: &Path) -> String {
-    printable_bytes_line(path.as_os_str().as_bytes())
 }
