@@ -26,7 +26,9 @@ pub(crate) fn mount_hint(error: &ExtraMountError) -> &'static str {
         ExtraMountError::Refused { .. } => {
             "name something further down, or copy what the agent needs to a directory of its own"
         }
-        ExtraMountError::ReadOnly { .. } => "leave out `:rw`, or name a directory made for it",
+        ExtraMountError::ReadOnly { .. } | ExtraMountError::Repository { .. } => {
+            "leave out `:rw`, or name a directory made for it"
+        }
         ExtraMountError::Agents { .. } => {
             "name the directory that it writes itself, or end that sandbox first"
         }

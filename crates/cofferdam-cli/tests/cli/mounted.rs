@@ -239,7 +239,14 @@ fn what_no_sandbox_is_shown() {
 #[test]
 fn what_the_users_git_runs_is_not_writable() {
     let environment = TestEnvironment::with_repository();
-    for name in ["hooks", "more", "objects"] {
+    for name in [
+        "hooks",
+        "more",
+        "objects",
+        "attributes",
+        "excludes",
+        "template",
+    ] {
         let path = data(&environment, name);
         let path = path.to_str().unwrap();
         let mount = format!("{path}:rw");
@@ -249,6 +256,9 @@ fn what_the_users_git_runs_is_not_writable() {
         match name {
             "hooks" => drop(environment.git(&["config", "core.hooksPath", path])),
             "more" => drop(environment.git(&["config", "include.path", &included])),
+            "attributes" => drop(environment.git(&["config", "core.attributesFile", &included])),
+            "excludes" => drop(environment.git(&["config", "core.excludesFile", &included])),
+            "template" => drop(environment.git(&["config", "init.templateDir", path])),
             _ => environment.write(".git/objects/info/alternates", &format!("{path}\n")),
         }
         let refused = tried(1);
@@ -259,6 +269,24 @@ fn what_the_users_git_runs_is_not_writable() {
         run(&environment, &["--mount", path], "true").expect_code(0);
     }
     environment.expect_clean();
+}
+
+/// Wherever somebody has mounted it, by whatever name: with the control that another file system at that place is not taken for one.
+#[test]
+fn the_kernels_own_is_not_shown_by_another_name() {
+    let environment = TestEnvironment::with_repository();
+    let place = data(&environment, "place");
+    for (kind, is_refused) in [("proc", true), ("tmpfs", false)] {
+        let done = environment.shell(&format!(
+            "unshare --user --map-root-user --mount --pid --fork sh -c 'mount -t {kind} none {0} && exec {1} run \
+             --network none --mount {0} -- true'",
+            place.display(),
+            env!("CARGO_BIN_EXE_cofferdam")
+        ));
+        let said = "it is in a file system of the kernel's (proc)";
+        assert_eq!(done.stderr.contains(said), is_refused, "{kind}: {done}");
+        assert!(!done.stderr.contains("mount: "), "{kind}: {done}");
+    }
 }
 
 /// An agent that could write beside a path puts a link in its place, and the next sandbox is to have what that leads to.
@@ -292,12 +320,20 @@ fn doors_are_closed_and_second_names_are_read_only() {
         fs::hard_link(&elsewhere, shared.join("linked")).unwrap();
         fs::create_dir_all(shared.join("deep/.cofferdam")).unwrap();
         put(&shared.join("deep/.cofferdam/.env"), "KEY=secret");
+        fs::create_dir_all(shared.join("settings")).unwrap();
+        put(&shared.join("settings/.env"), "KEY=secret");
+        fs::create_dir_all(shared.join("linked-to")).unwrap();
+        symlink("../settings", shared.join("linked-to/.cofferdam")).unwrap();
         let _bound = UnixListener::bind(shared.join("deep/socket")).unwrap();
         let script = all_fail(&[
             "test -S /mnt/shared/deep/socket",
             "test -S /read/deep/socket",
             "cat /mnt/shared/deep/.cofferdam/.env",
             "cat /read/deep/.cofferdam/.env",
+            "cat /read/linked-to/.cofferdam/.env",
+            "cat /read/settings/.env",
+            "cat /mnt/shared/settings/.env",
+            "echo >/mnt/shared/settings/new",
             "echo >/mnt/shared/linked",
             "mv /mnt/shared/linked /mnt/shared/other",
         ]) + "test -f /mnt/shared/deep/socket && echo x >/mnt/shared/file";
