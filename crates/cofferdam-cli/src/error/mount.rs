@@ -39,6 +39,10 @@ pub(crate) fn mount_hint(error: &ExtraMountError) -> &'static str {
         ExtraMountError::Scattered { .. } => {
             "name directories further down, or copy what the agent needs to one of its own"
         }
+        ExtraMountError::Slow { .. } => {
+            "see whether the disk or the server that it is on answers, or name directories further down"
+        }
+        ExtraMountError::Cancelled => "give the same command again",
         ExtraMountError::File(_) => "name one that can be looked through",
     }
 }

@@ -4,11 +4,13 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use cofferdam::fsx::write_private;
+use cofferdam_lab::{skip, stuck};
 
 use crate::containers::{World, worlds};
-use crate::environment::{Done, TestEnvironment};
+use crate::environment::{Done, TestEnvironment, finish};
 use crate::lives::Lives;
 
 const MODES: [&str; 3] = ["bind", "layer", "copy"];
@@ -287,6 +289,62 @@ fn the_kernels_own_is_not_shown_by_another_name() {
         assert_eq!(done.stderr.contains(said), is_refused, "{kind}: {done}");
         assert!(!done.stderr.contains("mount: "), "{kind}: {done}");
     }
+}
+
+/// Answers the mount and nothing else, as a server that went away; the command is interrupted once it waits for it.
+const SILENT: &str = "
+import ctypes, os, select, signal, struct, sys
+fd = os.open('/dev/fuse', os.O_RDWR)
+options = b'fd=%d,rootmode=40755,user_id=0,group_id=0' % fd
+assert ctypes.CDLL(None).mount(b'silent', sys.argv[1].encode(), b'fuse', 0, options) == 0, 'no mount'
+child = os.fork()
+if child == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+unique = os.read(fd, 1 << 17)[8:16]
+os.write(fd, struct.pack('<Ii8sIIIIHHI', 40, 0, unique, 7, 12, 0, 0, 0, 0, 4096))
+waits = select.poll()
+waits.register(fd, select.POLLIN)
+assert waits.poll(30000), 'nobody asks'
+os.kill(child, signal.SIGINT)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+";
+
+#[test]
+fn a_server_that_is_gone_is_not_waited_for_at_ctrl_c() {
+    if let Some(why) = stuck::missing() {
+        return skip!("{why}");
+    }
+    if fs::File::open("/dev/fuse").is_err() {
+        return skip!("/dev/fuse cannot be opened");
+    }
+    let environment = TestEnvironment::with_repository();
+    let place = data(&environment, "place");
+    let below = place.join("below");
+    let command = [
+        "--user",
+        "--map-root-user",
+        "--mount",
+        stuck::PYTHON,
+        "-c",
+        SILENT,
+        place.to_str().unwrap(),
+        env!("CARGO_BIN_EXE_cofferdam"),
+        "run",
+        "--network",
+        "none",
+        "--mount",
+        below.to_str().unwrap(),
+        "--",
+        "true",
+    ];
+    let mut command_of = environment.program("unshare");
+    let started = command_of
+        .args(command)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let done = finish(started.spawn().unwrap()).expect_code(130);
+    assert!(!done.stderr.contains("Traceback"), "{done}");
+    environment.expect_nothing_made();
 }
 
 /// An agent that could write beside a path puts a link in its place, and the next sandbox is to have what that leads to.

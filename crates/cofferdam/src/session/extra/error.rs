@@ -1,11 +1,12 @@
 //! Why something of this machine is not mounted beside a sandbox's files.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::fsx::FileError;
 use crate::names::Slug;
-
 use crate::text::printable_path;
+
 /// As many mounts as a sandbox may have beside its files.
 pub(super) const MOST: usize = 64;
 
@@ -86,6 +87,11 @@ pub enum ExtraMountError {
         what: &'static str,
         example: PathBuf,
     },
+    /// Its file system does not answer: a server, perhaps.
+    #[error("cannot mount {}: it could not be looked through within {} s", printable_path(path), limit.as_secs())]
+    Slow { path: PathBuf, limit: Duration },
+    #[error("cancelled")]
+    Cancelled,
     #[error(transparent)]
     File(#[from] FileError),
 }
