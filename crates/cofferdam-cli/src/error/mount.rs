@@ -2,6 +2,8 @@
 
 use cofferdam::session::ExtraMountError;
 
+use crate::ui::shell::shell_word;
+
 pub(crate) fn mount_hint(error: &ExtraMountError) -> &'static str {
     match error {
         ExtraMountError::Words { .. } => {
@@ -48,15 +50,22 @@ pub(crate) fn mount_hint(error: &ExtraMountError) -> &'static str {
 }
 
 /// Where the sandbox is there already: what it was made with stays as it is.
-pub(super) fn of_one_that_is(error: &ExtraMountError) -> String {
-    match error {
+pub(super) fn of_one_that_is(name: &str, error: &ExtraMountError) -> String {
+    let mend = match error {
         ExtraMountError::Missing { .. } | ExtraMountError::Moved { .. } => {
-            "bring back what was there when the sandbox was made; without it, make another sandbox with `cofferdam create`: \
-             `cofferdam merge` and `cofferdam diff` work with this one as it is"
-                .to_owned()
+            "bring back what was there when the sandbox was made".to_owned()
         }
-        _ => "change what is said there, or make another sandbox with `cofferdam create`: `cofferdam merge` and \
-              `cofferdam diff` work with this one as it is"
-            .to_owned(),
-    }
+        ExtraMountError::Repository { at, .. } => format!(
+            "look at what is there, and when nothing of it is needed: `rm -r {}`",
+            shell_word(at)
+        ),
+        ExtraMountError::Slow { .. }
+        | ExtraMountError::Unreachable { .. }
+        | ExtraMountError::File(_) => "see to it that it can be read".to_owned(),
+        _ => "remove or change there what is in the way".to_owned(),
+    };
+    format!(
+        "{mend}; then `cofferdam start {name}`. Without a start, `cofferdam collect {name}` brings home what is committed in it, \
+         `cofferdam diff --uncommitted {name}` shows what is not, and `cofferdam delete {name}` ends it"
+    )
 }

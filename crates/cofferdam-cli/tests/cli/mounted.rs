@@ -481,7 +481,7 @@ fn a_start_refuses_what_is_gone_or_has_become_something_else() {
     let mount = words(&[shared.to_str().unwrap(), "/shared", "rw"]);
     lives.create("box", &["--network", "none", "--mount", &mount]);
     lives
-        .exec("box", "mkdir -p /shared/deep/.git")
+        .exec("box", "mkdir -p '/shared/deep er/.git'")
         .expect_code(0);
     lives.cofferdam(&["stop", "box"]).expect_code(0);
     let refused = |why: &str| {
@@ -491,8 +491,21 @@ fn a_start_refuses_what_is_gone_or_has_become_something_else() {
         assert_eq!(lives.state("box"), "stopped");
         done
     };
-    refused("a git repository is in it");
-    fs::remove_dir_all(shared.join("deep")).unwrap();
+    let found = refused("a git repository is in it");
+    // What is printed works as it is.
+    let printed: Vec<&str> = found.stderr.split('`').skip(1).step_by(2).collect();
+    let [sandbox, remove, start, collect, diff, delete] = printed[..] else {
+        panic!("{found}");
+    };
+    assert_eq!((sandbox, start), ("box", "cofferdam start box"), "{found}");
+    assert_eq!(delete, "cofferdam delete box", "{found}");
+    for command in [collect, diff] {
+        let words: Vec<&str> = command.split(' ').skip(1).collect();
+        lives.cofferdam(&words).expect_code(0);
+    }
+    lives.shell(remove).expect_code(0);
+    lives.cofferdam(&["start", "box"]).expect_code(0);
+    lives.cofferdam(&["stop", "box"]).expect_code(0);
     fs::rename(&shared, &kept).unwrap();
     let gone = refused("nothing is there");
     let named = shared.canonicalize().unwrap_or(shared.clone());

@@ -8,6 +8,7 @@ use crate::registry::RegistryError;
 use crate::sandbox::SandboxError;
 use crate::session::collect::error::CollectError;
 use crate::session::envfile::EnvFileError;
+use crate::session::extra::error::ExtraMountError;
 use crate::session::manage::error::ManageError;
 use crate::session::plan::error::PlanError;
 use crate::session::unsynced::SyncError;
@@ -113,6 +114,13 @@ pub enum SessionError {
     /// What it was made with may not be given to a sandbox any more.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The same of what it sees of this machine beside its files.
+    #[error("sandbox `{name}` is not started: {source}")]
+    Mount {
+        name: String,
+        #[source]
+        source: ExtraMountError,
+    },
 }
 
 impl From<VariablesError> for SessionError {
