@@ -9,6 +9,7 @@ use std::process::Stdio;
 use cofferdam::fsx::write_private;
 use cofferdam_lab::{skip, stuck};
 
+use crate::configured::User;
 use crate::containers::{World, worlds};
 use crate::environment::{Done, TestEnvironment, finish};
 use crate::lives::Lives;
@@ -345,6 +346,45 @@ fn a_server_that_is_gone_is_not_waited_for_at_ctrl_c() {
     let done = finish(started.spawn().unwrap()).expect_code(130);
     assert!(!done.stderr.contains("Traceback"), "{done}");
     environment.expect_nothing_made();
+}
+
+/// The rule and the place are named, and files beside them come.
+#[test]
+fn nothing_is_synced_to_this_machine() {
+    let user =
+        User::new("sync:\n  - {src: ~/one, dest: /shared/one}\n  - {src: ~/one, dest: ~/one}\n");
+    let (shared, cache) = (data(&user, "shared"), data(&user, "cache"));
+    user.puts("one", "1");
+    user.puts(".cofferdam/home/cache/deep", "2");
+    let options = [
+        "--network",
+        "none",
+        "--mount",
+        &words(&[shared.to_str().unwrap(), "/shared", "rw"]),
+        "--mount",
+        &words(&[cache.to_str().unwrap(), "~/cache", "rw"]),
+    ];
+    let made = user.create("box", &options);
+    for (begin, place) in [
+        (
+            "not synced: `sync` rule of config.yaml at line 2: /shared is ",
+            &shared,
+        ),
+        (
+            "not synced: /home/agent/cache/deep: /home/agent/cache is ",
+            &cache,
+        ),
+    ] {
+        let place = place.canonicalize().unwrap();
+        let line = format!(
+            "{begin}{} of this machine, mounted writable",
+            place.display()
+        );
+        assert!(made.stderr.contains(&line), "{made}");
+        assert_eq!(fs::read_dir(place).unwrap().count(), 1);
+    }
+    assert_eq!(user.inside("cat ~/one"), "1");
+    user.ends();
 }
 
 /// An agent that could write beside a path puts a link in its place, and the next sandbox is to have what that leads to.
