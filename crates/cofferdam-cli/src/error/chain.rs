@@ -157,6 +157,7 @@ fn in_plan(error: &PlanError) -> Cause<'_> {
         | PlanError::Uncommitted { .. }
         | PlanError::LayerHook
         | PlanError::Hide { .. }
+        | PlanError::NoLayers { .. }
         | PlanError::Protect { .. }
         | PlanError::Unread { .. }
         | PlanError::CheckedOut { .. }
