@@ -197,8 +197,11 @@ impl Syncing<'_> {
             let is = manifest::of(&mut wanted, &known);
             (wanted, is)
         };
-        let looked = tokio::task::spawn_blocking(look).await;
-        Ok(looked.unwrap_or_default())
+        let looked = tokio::task::spawn_blocking(look);
+        tokio::select! {
+            () = self.caller.cancel.cancelled() => Err(SyncError::Cancelled),
+            looked = looked => Ok(looked.unwrap_or_default()),
+        }
     }
 
     /// One after the other; the first that fails is the last (S1-106 to S1-111). How many were run.
