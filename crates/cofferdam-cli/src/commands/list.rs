@@ -111,7 +111,7 @@ pub(crate) async fn run(
 }
 
 /// What is in sandboxes and nowhere else, or is kept for the user, each in a line with the command that takes it.
-fn waiting(found: &[Summary], all: bool) -> String {
+pub(super) fn waiting(found: &[Summary], all: bool) -> String {
     let mut out = String::new();
     let mut waiting = found.iter().filter(|one| {
         one.interrupted

@@ -32,6 +32,7 @@ mod making;
 pub(crate) mod man;
 pub(crate) mod merge;
 pub(crate) mod net;
+mod of_a_run;
 pub(crate) mod pause;
 pub(crate) mod resume;
 pub(crate) mod revoke;

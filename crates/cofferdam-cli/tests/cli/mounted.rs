@@ -482,7 +482,10 @@ fn one_that_stays_has_them_after_each_start() {
         let status = lives.cofferdam(&["status", "box"]).expect_code(0).stdout;
         let (shared_at, seen_at) = (shared.canonicalize().unwrap(), seen.canonicalize().unwrap());
         let lines = [
-            format!("mount:   {} at /home/agent/shared\n", shared_at.display()),
+            format!(
+                "mount:   {} at /home/agent/shared, writable\n",
+                shared_at.display()
+            ),
             format!("mount:   {} at /mnt/seen, read-only\n", seen_at.display()),
         ];
         assert!(lines.iter().all(|line| status.contains(line)), "{status}");
