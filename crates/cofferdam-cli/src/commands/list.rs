@@ -185,6 +185,14 @@ pub(super) fn waiting(found: &[Summary], all: bool) -> String {
                         shell_word(reference)
                     )
                 }
+                // Nobody merges by another way what a check held back.
+                Some(landing) if landing.has_failed_checks() => {
+                    write!(
+                        out,
+                        "; look at them with: cofferdam{there} diff {}",
+                        one.name
+                    )
+                }
                 _ => write!(out, "; take them with: cofferdam{there} merge {}", one.name),
             };
         }

@@ -192,6 +192,15 @@ fn a_repositorys_checks_are_approved_with_the_files_they_name() {
     says(&failed, "the check `sh ci.sh` failed: exit code 3");
     user.cofferdam(&["delete", "--force", "one"]).expect_code(0);
     // An agent that makes its own judge.
+        // What was held back is offered for a look, and by nothing that goes around the check.
+        let listed = user.cofferdam(&["list"]).expect_code(0);
+        says(
+            &listed,
+            "bad: the commits are kept on cofferdam/bad: the check `work is good` failed",
+        );
+        says(&listed, "; look at them with: cofferdam diff bad\n");
+        assert!(!listed.stderr.contains("git merge"), "{listed}");
+        says(&user.cofferdam(&["diff", "bad"]).expect_code(0), "+work");
     let own = "echo exit 0 > ci.sh; git commit -qam judge";
     let failed = run(own).expect_code(1);
     let replaced = "`ci.sh`, which the check `sh ci.sh` names, is another file in the commits";
