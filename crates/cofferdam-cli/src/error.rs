@@ -353,6 +353,26 @@ fn manage_hint(error: &ManageError) -> Option<String> {
         ManageError::Running { .. } => "wait for its end, or stop it with Ctrl-C in its terminal",
         ManageError::Interrupted { .. } => "bring its commits home with `cofferdam gc`",
         ManageError::OtherCleansUp => "wait for its end, then `cofferdam gc` says what is left",
+        ManageError::Refused {
+            name,
+            pack,
+            has_files,
+            ..
+        } => {
+            let kept = pack.as_ref().map_or_else(String::new, |pack| {
+                format!("it is kept in {}; ", shell_word(pack))
+            });
+            let inside = if *has_files {
+                format!(
+                    "mend it inside with `cofferdam shell {name}`, then `cofferdam collect {name}` brings it home; "
+                )
+            } else {
+                String::new()
+            };
+            return Some(format!(
+                "{kept}{inside}when nothing of it is needed: `cofferdam delete --force {name}`"
+            ));
+        }
         ManageError::DetachedTarget => "check out a branch with `git switch NAME`",
         ManageError::UncommittedWork { name, files, .. } if files.is_empty() => {
             return Some(format!(

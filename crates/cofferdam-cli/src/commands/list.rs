@@ -133,10 +133,18 @@ pub(super) fn waiting(found: &[Summary], all: bool) -> String {
         }
         if one.uncollected == Some(true) {
             let name = &one.name;
-            let _ = writeln!(
-                out,
-                "{name}: it has commits that are not home yet; bring them there with: cofferdam{there} collect {name}"
-            );
+            let _ = match &one.landing {
+                Some(Landing::Refused { why, .. }) => writeln!(
+                    out,
+                    "{name}: the gate refused what it committed: {}; mend that inside (`cofferdam{there} shell {name}`), then bring it \
+                     home with: cofferdam{there} collect {name}",
+                    printable_line(why)
+                ),
+                _ => writeln!(
+                    out,
+                    "{name}: it has commits that are not home yet; bring them there with: cofferdam{there} collect {name}"
+                ),
+            };
         }
         if let Some(line) = summary::beside(&one.beside, &there) {
             let _ = writeln!(out, "{}: {line}", one.name);
@@ -148,6 +156,10 @@ pub(super) fn waiting(found: &[Summary], all: bool) -> String {
                     out,
                     "{name}: it ended, and its worktree has uncommitted work: git -C {} status",
                     shell_word(path)
+                ),
+                None if matches!(one.landing, Some(Landing::Refused { .. })) => writeln!(
+                    out,
+                    "{name}: it ended with uncommitted work: `cofferdam{there} shell {name}` goes on in it"
                 ),
                 None => writeln!(
                     out,
@@ -173,6 +185,14 @@ pub(super) fn waiting(found: &[Summary], all: bool) -> String {
         }
         if one.ahead.is_some_and(|ahead| ahead > 0) {
             let _ = match &one.landing {
+                // Nobody merges by another way what a check held back.
+                Some(landing) if landing.has_failed_checks() => {
+                    write!(
+                        out,
+                        "; look at them with: cofferdam{there} diff {}",
+                        one.name
+                    )
+                }
                 // What conflicted does so again.
                 Some(landing @ Landing::Kept { reference, .. })
                     if !landing.is_held_back()
@@ -185,16 +205,14 @@ pub(super) fn waiting(found: &[Summary], all: bool) -> String {
                         shell_word(reference)
                     )
                 }
-                // Nobody merges by another way what a check held back.
-                Some(landing) if landing.has_failed_checks() => {
-                    write!(
-                        out,
-                        "; look at them with: cofferdam{there} diff {}",
-                        one.name
-                    )
-                }
                 _ => write!(out, "; take them with: cofferdam{there} merge {}", one.name),
             };
+        } else if matches!(one.landing, Some(Landing::Refused { .. })) && !one.lives_on {
+            let _ = write!(
+                out,
+                "; when nothing of them is needed: cofferdam{there} delete --force {}",
+                one.name
+            );
         }
         out.push('\n');
     }

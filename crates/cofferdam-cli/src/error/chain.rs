@@ -136,6 +136,7 @@ fn in_manage(error: &ManageError) -> Cause<'_> {
         | ManageError::Uncollectable { .. }
         | ManageError::HalfMerged { .. }
         | ManageError::NoBranch { .. }
+        | ManageError::Refused { .. }
         | ManageError::DetachedTarget
         | ManageError::UncommittedWork { .. }
         | ManageError::KeptWork { .. }
@@ -156,8 +157,8 @@ fn in_plan(error: &PlanError) -> Cause<'_> {
         | PlanError::CopyWithHead
         | PlanError::Uncommitted { .. }
         | PlanError::LayerHook
-        | PlanError::Hide { .. }
         | PlanError::NoLayers { .. }
+        | PlanError::Hide { .. }
         | PlanError::Protect { .. }
         | PlanError::Unread { .. }
         | PlanError::CheckedOut { .. }
