@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use cofferdam::agent::AgentError;
@@ -18,7 +17,7 @@ use cofferdam::session::manage::ManageError;
 use cofferdam::session::{
     CollectError, Landing, LoginError, RunError, RunErrorKind, SessionError, ShelfError,
 };
-use cofferdam::text::{printable, printable_bytes_line};
+use cofferdam::text::{printable, printable_path as shown};
 use cofferdam::volumes::VolumeError;
 use cofferdam::wall::WallError;
 use cofferdam::wall::change::ChangeError;
@@ -177,10 +176,6 @@ pub(crate) fn message(error: &(dyn Error + 'static)) -> String {
         cause = inner.source();
     }
     printable(&text)
-}
-
-fn shown(path: &std::path::Path) -> String {
-    printable_bytes_line(path.as_os_str().as_bytes())
 }
 
 /// The next steps for everything in the chain of causes that has one.
@@ -376,6 +371,26 @@ fn manage_hint(error: &ManageError) -> Option<String> {
         ManageError::Running { .. } => "wait for its end, or stop it with Ctrl-C in its terminal",
         ManageError::Interrupted { .. } => "bring its commits home with `cofferdam gc`",
         ManageError::OtherCleansUp => "wait for its end, then `cofferdam gc` says what is left",
+        ManageError::Refused {
+            name,
+            pack,
+            has_files,
+            ..
+        } => {
+            let kept = pack.as_ref().map_or_else(String::new, |pack| {
+                format!("it is kept in {}; ", shell_word(pack))
+            });
+            let inside = if *has_files {
+                format!(
+                    "mend it inside with `cofferdam shell {name}`, then `cofferdam collect {name}` brings it home; "
+                )
+            } else {
+                String::new()
+            };
+            return Some(format!(
+                "{kept}{inside}when nothing of it is needed: `cofferdam delete --force {name}`"
+            ));
+        }
         ManageError::DetachedTarget => "check out a branch with `git switch NAME`",
         ManageError::UncommittedWork { name, files, .. } if files.is_empty() => {
             return Some(format!(

@@ -4,13 +4,15 @@ pub(crate) mod beneath;
 pub(crate) mod lock;
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::text::printable_path;
+
 /// A host file operation failed; names the path.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {}: {source}", path.display())]
+#[error("cannot {action} {}: {source}", printable_path(path))]
 pub struct FileError {
     /// What was tried, as a verb: "create", "write", "read" …
     pub action: &'static str,
@@ -107,6 +109,26 @@ pub fn write_new(path: &Path, bytes: &[u8]) -> Result<bool, FileError> {
     match linked {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         linked => linked.context("write", path).map(|()| true),
+    }
+}
+
+/// Whether two files have the same content.
+pub fn is_same(one: &Path, other: &Path) -> Result<bool, FileError> {
+    let open = |path: &Path| fs::File::open(path).context("read", path);
+    let (mut left, mut right) = (open(one)?, open(other)?);
+    let bytes = |file: &fs::File, path| Ok(file.metadata().context("look at", path)?.len());
+    if bytes(&left, one)? != bytes(&right, other)? {
+        return Ok(false);
+    }
+    let (mut first, mut second) = (vec![0; 64 << 10], vec![0; 64 << 10]);
+    loop {
+        let read = left.read(&mut first).context("read", one)?;
+        if read == 0 {
+            return Ok(true);
+        }
+        if right.read_exact(&mut second[..read]).is_err() || first[..read] != second[..read] {
+            return Ok(false);
+        }
     }
 }
 

@@ -23,6 +23,7 @@ pub mod prompt;
 pub mod registry;
 pub mod sandbox;
 pub mod session;
+pub mod size;
 pub mod sync;
 pub mod text;
 pub mod volumes;

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// So much of one line is kept by default: 1 MiB.
 pub const LINE_LIMIT: usize = 1 << 20;
@@ -138,6 +140,11 @@ pub fn printable_line(text: &str) -> String {
 /// As [`printable_bytes`], on one line: for file names.
 pub fn printable_bytes_line(bytes: &[u8]) -> String {
     one_line(printable_bytes(bytes))
+}
+
+/// As [`printable_bytes_line`], for a path.
+pub fn printable_path(path: &Path) -> String {
+    printable_bytes_line(path.as_os_str().as_bytes())
 }
 
 fn one_line(text: String) -> String {
@@ -335,6 +342,7 @@ mod tests {
         assert_eq!(printable_bytes(b"a\xff\x1bb\xc3\xb6"), "a\\xff\\u{1b}bö");
         assert_eq!(printable_line("a\nb\tc\u{1b}"), "a\\nb\\tc\\u{1b}");
         assert_eq!(printable_bytes_line(b"a\n\xfe"), "a\\n\\xfe");
+        assert_eq!(printable_path(Path::new("/a\nb\u{1b}")), "/a\\nb\\u{1b}");
     }
 
     #[test]

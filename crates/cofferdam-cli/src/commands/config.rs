@@ -97,6 +97,8 @@ pub(crate) async fn run(
 struct Row {
     key: String,
     value: String,
+    /// The same as people write it, where that is something else.
+    written: Option<String>,
     from: String,
 }
 
@@ -104,6 +106,7 @@ fn row<T>(key: impl Into<String>, value: String, one: &Valued<T>) -> Row {
     Row {
         key: key.into(),
         value,
+        written: None,
         from: from(one.source, one.line),
     }
 }
@@ -114,6 +117,7 @@ fn rows(config: &Merged) -> Vec<Row> {
         None => rows.push(Row {
             key: "firewall.allow".to_owned(),
             value: "the built-in list: `cofferdam net rules` shows it".to_owned(),
+            written: None,
             from: "built in".to_owned(),
         }),
         Some(rules) => rows.extend(
@@ -149,7 +153,10 @@ fn rows(config: &Merged) -> Vec<Row> {
         row("on_sync", value, one)
     }));
     let settings = config.settings.values();
-    rows.extend(settings.map(|one| row(one.value.key(), one.value.to_string(), one)));
+    rows.extend(settings.map(|one| Row {
+        written: Some(one.value.written()),
+        ..row(one.value.key(), one.value.to_string(), one)
+    }));
     for (key, paths) in [("hide", &config.hide), ("protect", &config.protect)] {
         let paths = paths.iter();
         rows.extend(paths.map(|one| row(key, one.value.display().to_string(), one)));
@@ -172,7 +179,8 @@ fn from(source: Source, line: u64) -> String {
 fn text(rows: &[Row], found: &Effective) -> String {
     let mut text = String::new();
     for row in rows {
-        let (key, value) = (printable_line(&row.key), printable_line(&row.value));
+        let value = row.written.as_ref().unwrap_or(&row.value);
+        let (key, value) = (printable_line(&row.key), printable_line(value));
         text.push_str(&format!("{key}: {value}  # {}\n", row.from));
     }
     for one in &found.waiting {

@@ -38,6 +38,7 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
+    let mut refreshed = None;
     let rest = if arguments.uncommitted {
         match living::rest(&arguments.name, environment, interrupt).await? {
             Uncommitted::Nothing => return Ok(ExitCode::SUCCESS),
@@ -53,7 +54,7 @@ pub(crate) async fn run(
             }
         }
     } else {
-        living::refresh(&arguments.name, Purpose::Look, environment, interrupt).await?;
+        refreshed = living::refresh(&arguments.name, Purpose::Look, environment, interrupt).await?;
         None
     };
     let style = if arguments.stat {
@@ -68,7 +69,7 @@ pub(crate) async fn run(
         manage::diff_rest(&target, rest, style).await?
     } else {
         let shown = manage::diff(&target, style).await?;
-        living::kept_beside(&shown.beside);
+        living::not_in_it(&shown, refreshed.as_ref());
         shown.what
     };
     if style == DiffStyle::Patch && environment.colour.on_stdout() {

@@ -1,15 +1,13 @@
 //! `cofferdam list`.
 
 use std::fmt::Write;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::registry;
 use cofferdam::session::Landing;
 use cofferdam::session::manage::{self, ManageError, State, Summary};
-use cofferdam::text::{printable_bytes_line, printable_line};
+use cofferdam::text::{printable_line, printable_path as shown};
 use jiff::Timestamp;
 
 use super::here;
@@ -113,7 +111,7 @@ pub(crate) async fn run(
 }
 
 /// What is in sandboxes and nowhere else, or is kept for the user, each in a line with the command that takes it.
-fn waiting(found: &[Summary], all: bool) -> String {
+pub(super) fn waiting(found: &[Summary], all: bool) -> String {
     let mut out = String::new();
     let mut waiting = found.iter().filter(|one| {
         one.interrupted
@@ -135,10 +133,18 @@ fn waiting(found: &[Summary], all: bool) -> String {
         }
         if one.uncollected == Some(true) {
             let name = &one.name;
-            let _ = writeln!(
-                out,
-                "{name}: it has commits that are not home yet; bring them there with: cofferdam{there} collect {name}"
-            );
+            let _ = match &one.landing {
+                Some(Landing::Refused { why, .. }) => writeln!(
+                    out,
+                    "{name}: the gate refused what it committed: {}; mend that inside (`cofferdam{there} shell {name}`), then bring it \
+                     home with: cofferdam{there} collect {name}",
+                    printable_line(why)
+                ),
+                _ => writeln!(
+                    out,
+                    "{name}: it has commits that are not home yet; bring them there with: cofferdam{there} collect {name}"
+                ),
+            };
         }
         if let Some(line) = summary::beside(&one.beside, &there) {
             let _ = writeln!(out, "{}: {line}", one.name);
@@ -150,6 +156,10 @@ fn waiting(found: &[Summary], all: bool) -> String {
                     out,
                     "{name}: it ended, and its worktree has uncommitted work: git -C {} status",
                     shell_word(path)
+                ),
+                None if matches!(one.landing, Some(Landing::Refused { .. })) => writeln!(
+                    out,
+                    "{name}: it ended with uncommitted work: `cofferdam{there} shell {name}` goes on in it"
                 ),
                 None => writeln!(
                     out,
@@ -175,6 +185,14 @@ fn waiting(found: &[Summary], all: bool) -> String {
         }
         if one.ahead.is_some_and(|ahead| ahead > 0) {
             let _ = match &one.landing {
+                // Nobody merges by another way what a check held back.
+                Some(landing) if landing.has_failed_checks() => {
+                    write!(
+                        out,
+                        "; look at them with: cofferdam{there} diff {}",
+                        one.name
+                    )
+                }
                 // What conflicted does so again.
                 Some(landing @ Landing::Kept { reference, .. })
                     if !landing.is_held_back()
@@ -189,6 +207,12 @@ fn waiting(found: &[Summary], all: bool) -> String {
                 }
                 _ => write!(out, "; take them with: cofferdam{there} merge {}", one.name),
             };
+        } else if matches!(one.landing, Some(Landing::Refused { .. })) && !one.lives_on {
+            let _ = write!(
+                out,
+                "; when nothing of them is needed: cofferdam{there} delete --force {}",
+                one.name
+            );
         }
         out.push('\n');
     }
@@ -300,9 +324,4 @@ fn changes(one: &Summary) -> String {
         None => "-",
     };
     word.to_owned()
-}
-
-/// Bytes that are no text are escaped, not replaced.
-fn shown(path: &Path) -> String {
-    printable_bytes_line(path.as_os_str().as_bytes())
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use cofferdam::git::Oid;
 use cofferdam::names::SandboxId;
 use cofferdam::session::living::{self, Collection, Condition, Named};
-use cofferdam::session::manage::{self, Rest};
+use cofferdam::session::manage::{self, Rest, Shown};
 use cofferdam::session::{Caller, Landing, Session, SessionError};
 use cofferdam::text::printable_line;
 
@@ -262,6 +262,17 @@ pub(super) async fn rest(
             })
         }
     }
+}
+
+/// Says of what is shown what is not in it. `refreshed`: what was collected just now, which has told of itself.
+pub(super) fn not_in_it<T>(shown: &Shown<T>, refreshed: Option<&Collection>) {
+    if let (Some(why), None) = (&shown.refused, refreshed) {
+        output::note(&format!(
+            "note: the gate refused what it committed last: {}\n",
+            printable_line(why)
+        ));
+    }
+    kept_beside(&shown.beside);
 }
 
 /// Says where commits are that are on no branch.

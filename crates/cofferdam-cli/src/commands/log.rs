@@ -29,10 +29,10 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
-    living::refresh(&arguments.name, Purpose::Look, environment, interrupt).await?;
+    let refreshed = living::refresh(&arguments.name, Purpose::Look, environment, interrupt).await?;
     let target = target(arguments.name, environment, interrupt);
     let shown = manage::log(&target).await?;
-    living::kept_beside(&shown.beside);
+    living::not_in_it(&shown, refreshed.as_ref());
     let commits = shown.what;
     if arguments.json {
         output::data(&json::line(&commits)?)?;

@@ -24,7 +24,7 @@ use cofferdam::wall::{self, Origin, Rule, RuleError};
 use super::defaults::Defaults;
 use crate::environment::Environment;
 use crate::error::{CliError, mount_hint};
-use crate::ui::human::parse_bytes;
+use crate::ui::human::parse_memory;
 use crate::ui::shell::shell_word;
 
 /// Where commits go.
@@ -99,8 +99,8 @@ pub(super) struct Sandbox {
     #[arg(long = "env", value_name = "KEY[=VALUE]", help_heading = "Sandbox")]
     variables: Vec<OsString>,
 
-    /// The most memory, swap included: 512m, 2g
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Sandbox")]
+    /// The most memory, swap included: 512m, 2g; 4m at least
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory, help_heading = "Sandbox")]
     memory: Option<u64>,
 
     /// The most CPU time, in CPUs: 1.5

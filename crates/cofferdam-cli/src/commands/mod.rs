@@ -35,6 +35,7 @@ mod making;
 pub(crate) mod man;
 pub(crate) mod merge;
 pub(crate) mod net;
+mod of_a_run;
 pub(crate) mod pause;
 pub(crate) mod restart;
 pub(crate) mod resume;

@@ -11,8 +11,8 @@ use cofferdam::registry::{ExtraMount, Mode, Record, Setup};
 use cofferdam::sandbox::{Listed, SandboxError, Stopping};
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::manage::{self, State};
-use cofferdam::session::{CommitLine, Session, SessionError};
-use cofferdam::text::{printable_bytes_line, printable_line};
+use cofferdam::session::{CommitLine, Landing, Session, SessionError};
+use cofferdam::text::{printable_line, printable_path as shown};
 use cofferdam::wall::supervisor::Wall;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
@@ -21,12 +21,13 @@ use super::create::network;
 use super::here::target;
 use super::living;
 use super::logs::{command, ended};
+use super::of_a_run;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
-use crate::ui::{human, json, output, summary};
+use crate::ui::{facts, human, json, output};
 
-/// Say how a sandbox is that stays: its state, its branch, what came home, what runs in it
+/// Say how a sandbox is: its state, its branch, what came home, what runs in it; of one that ended, how, and what can be done
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The sandbox, as `cofferdam list` names it
@@ -136,7 +137,13 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     let caller = living::caller(environment, interrupt);
-    let named = living::named(&arguments.name, &caller, environment).await?;
+    let named = match living::named(&arguments.name, &caller, environment).await {
+        Err(SessionError::Ended { .. } | SessionError::OfARun { .. }) => {
+            let Arguments { name, json } = arguments;
+            return of_a_run::tell(name, *json, environment, interrupt).await;
+        }
+        named => named?,
+    };
     let record = named.record().clone();
     let provider = named.provider(&caller)?;
     let missing = !record.has_files(&environment.home);
@@ -274,11 +281,6 @@ fn landed(record: &Record) -> String {
     }
 }
 
-fn shown(path: &std::path::Path) -> String {
-    use std::os::unix::ffi::OsStrExt;
-    printable_bytes_line(path.as_os_str().as_bytes())
-}
-
 fn told_as_json<'a>(
     record: &'a Record,
     told: &'a Told,
@@ -346,7 +348,14 @@ fn render(
     let new = match told.uncollected {
         None => "nobody can tell now".to_owned(),
         Some(false) => "nothing to collect".to_owned(),
-        Some(true) => format!("commits inside: cofferdam collect {}", record.name),
+        Some(true) => match record.outcome.as_ref().map(|outcome| &outcome.landing) {
+            Some(Landing::Refused { why, .. }) => format!(
+                "refused by the gate: {}; mend it inside: cofferdam shell {}",
+                printable_line(why),
+                record.name
+            ),
+            _ => format!("commits inside: cofferdam collect {}", record.name),
+        },
     };
     let changes = match told.changes {
         None => "nobody can tell now".to_owned(),
@@ -356,22 +365,18 @@ fn render(
         }
         Some(true) => "uncommitted, in its files".to_owned(),
     };
+    let name = &record.name;
+    let state = match told.state {
+        Now::Of(State::Stopped) => format!("stopped: cofferdam start {name}"),
+        Now::Of(State::Paused) => format!("paused: cofferdam resume {name}"),
+        other => other.to_string(),
+    };
     let mut lines = vec![
-        ("name", record.name.to_string()),
-        ("state", told.state.to_string()),
+        ("name", name.to_string()),
+        ("state", state),
         ("branch", printable_line(&record.branch_text())),
         ("base", record.base.short().to_owned()),
-        (
-            "commits",
-            match commits.last() {
-                None => "none on its branch yet".to_owned(),
-                Some(newest) => format!(
-                    "{} on its branch, newest {}",
-                    commits.len(),
-                    summary::commit_line(newest, colour)
-                ),
-            },
-        ),
+        ("commits", facts::commits(commits, colour)),
         ("home", landed(record)),
         ("new", new),
     ];
@@ -393,11 +398,7 @@ fn render(
         ),
         ("network", reach(record, told)),
     ]);
-    lines.extend(record.mounts.iter().map(|mount| {
-        let how = if mount.writable { "" } else { ", read-only" };
-        let (source, target) = (shown(&mount.source), shown(&mount.target));
-        ("mount", format!("{source} at {target}{how}"))
-    }));
+    lines.extend(facts::mounts(record));
     match told.stopping {
         None | Some(Stopping::Freezer) => {}
         Some(_) => {
@@ -406,10 +407,7 @@ fn render(
         }
     }
     lines.push(("age", human::age(record.created, Timestamp::now())));
-    let mut out = String::new();
-    for (key, value) in lines {
-        let _ = writeln!(out, "{:<9}{value}", format!("{key}:"));
-    }
+    let mut out = facts::lines(&lines);
     let mut running = told
         .programs
         .iter()

@@ -82,7 +82,14 @@ pub(crate) async fn run(
                         "waiting for the programs in {name} to end, {} s at most; Ctrl-C ends them at once\n",
                         arguments.time
                     ));
+                if let Ok(done) = timeout(grace + SILENT, &mut stopped).await {
+                    done?;
+                } else {
+                    output::note(&format!(
+                        "another command is at work on {name}: waiting for its end, 30 s at most\n"
+                    ));
                     stopped.await?;
+                }
             }
             output::note(&match before {
                 Ok(Condition::Stopped) => format!("{name} is stopped already\n"),

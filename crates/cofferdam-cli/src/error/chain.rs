@@ -169,6 +169,7 @@ fn in_manage(error: &ManageError) -> Cause<'_> {
         | ManageError::Uncollectable { .. }
         | ManageError::HalfMerged { .. }
         | ManageError::NoBranch { .. }
+        | ManageError::Refused { .. }
         | ManageError::DetachedTarget
         | ManageError::UncommittedWork { .. }
         | ManageError::KeptWork { .. }
@@ -190,6 +191,7 @@ fn in_plan(error: &PlanError) -> Cause<'_> {
         | PlanError::CopyWithHead
         | PlanError::Uncommitted { .. }
         | PlanError::LayerHook
+        | PlanError::NoLayers { .. }
         | PlanError::Hide { .. }
         | PlanError::Protect { .. }
         | PlanError::Unread { .. }

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use cofferdam::sandbox::SandboxError;
-use cofferdam::session::{CollectError, PlanError, SessionError, SyncError, WatchError};
+use cofferdam::session::{CollectError, ExtraMountError, SessionError, SyncError, WatchError};
 use cofferdam::wall::supervisor::SupervisorError;
 
 use super::mount;
@@ -106,9 +106,12 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
                 hint
             }
         }
-        SessionError::Plan(PlanError::Mount(error)) => mount::of_one_that_is(error),
-        // Their causes have hints of their own.
-        SessionError::Registry(_)
+        // Their causes have hints of their own, or there is nothing to mend.
+        SessionError::Mount {
+            source: ExtraMountError::Cancelled,
+            ..
+        }
+        | SessionError::Registry(_)
         | SessionError::Repository(_)
         | SessionError::Git(_)
         | SessionError::File(_)
@@ -118,6 +121,7 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         | SessionError::Manage(_)
         | SessionError::EnvFile(_)
         | SessionError::Plan(_) => return None,
+        SessionError::Mount { name, source } => mount::of_one_that_is(name, source),
     };
     Some(hint)
 }
@@ -190,9 +194,9 @@ pub(super) fn held(error: &SessionError) -> Option<&(dyn Error + 'static)> {
         SessionError::File(error) => Some(error),
         SessionError::Manage(error) => Some(error.as_ref()),
         SessionError::EnvFile(error) => Some(error),
-        SessionError::Plan(error) if !matches!(error, PlanError::Mount(_)) => Some(error),
+        SessionError::Plan(error) => Some(error),
         // What is said of a sandbox that is to be made is no help with one that is there.
-        SessionError::Plan(_)
+        SessionError::Mount { .. }
         | SessionError::OfARun { .. }
         | SessionError::Making { .. }
         | SessionError::FailedSetup { .. }

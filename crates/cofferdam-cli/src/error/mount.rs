@@ -2,6 +2,8 @@
 
 use cofferdam::session::ExtraMountError;
 
+use crate::ui::shell::shell_word;
+
 pub(crate) fn mount_hint(error: &ExtraMountError) -> &'static str {
     match error {
         ExtraMountError::Words { .. } => {
@@ -26,7 +28,9 @@ pub(crate) fn mount_hint(error: &ExtraMountError) -> &'static str {
         ExtraMountError::Refused { .. } => {
             "name something further down, or copy what the agent needs to a directory of its own"
         }
-        ExtraMountError::ReadOnly { .. } => "leave out `:rw`, or name a directory made for it",
+        ExtraMountError::ReadOnly { .. } | ExtraMountError::Repository { .. } => {
+            "leave out `:rw`, or name a directory made for it"
+        }
         ExtraMountError::Agents { .. } => {
             "name the directory that it writes itself, or end that sandbox first"
         }
@@ -37,20 +41,31 @@ pub(crate) fn mount_hint(error: &ExtraMountError) -> &'static str {
         ExtraMountError::Scattered { .. } => {
             "name directories further down, or copy what the agent needs to one of its own"
         }
+        ExtraMountError::Slow { .. } => {
+            "see whether the disk or the server that it is on answers, or name directories further down"
+        }
+        ExtraMountError::Cancelled => "give the same command again",
         ExtraMountError::File(_) => "name one that can be looked through",
     }
 }
 
 /// Where the sandbox is there already: what it was made with stays as it is.
-pub(super) fn of_one_that_is(error: &ExtraMountError) -> String {
-    match error {
+pub(super) fn of_one_that_is(name: &str, error: &ExtraMountError) -> String {
+    let mend = match error {
         ExtraMountError::Missing { .. } | ExtraMountError::Moved { .. } => {
-            "bring back what was there when the sandbox was made; without it, make another sandbox with `cofferdam create`: \
-             `cofferdam merge` and `cofferdam diff` work with this one as it is"
-                .to_owned()
+            "bring back what was there when the sandbox was made".to_owned()
         }
-        _ => "change what is said there, or make another sandbox with `cofferdam create`: `cofferdam merge` and \
-              `cofferdam diff` work with this one as it is"
-            .to_owned(),
-    }
+        ExtraMountError::Repository { at, .. } => format!(
+            "look at what is there, and when nothing of it is needed: `rm -r {}`",
+            shell_word(at)
+        ),
+        ExtraMountError::Slow { .. }
+        | ExtraMountError::Unreachable { .. }
+        | ExtraMountError::File(_) => "see to it that it can be read".to_owned(),
+        _ => "remove or change there what is in the way".to_owned(),
+    };
+    format!(
+        "{mend}; then `cofferdam start {name}`. Without a start, `cofferdam collect {name}` brings home what is committed in it, \
+         `cofferdam diff --uncommitted {name}` shows what is not, and `cofferdam delete {name}` ends it"
+    )
 }

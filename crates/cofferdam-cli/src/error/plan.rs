@@ -32,6 +32,9 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
             format!("commit it, or add `--copy {}`", shell_word(path))
         }
         PlanError::LayerHook => "use `--mode bind`".to_owned(),
+        PlanError::NoLayers { .. } => {
+            "leave out `--mode layer`, or use `--mode bind` or `--mode copy`; `cofferdam doctor` looks at it too".to_owned()
+        }
         PlanError::CopyWithHead => "add `--merge-to-head` or `--branch NAME`".to_owned(),
         PlanError::CheckedOut { .. } => CHECKED_OUT_HINT.to_owned(),
         PlanError::UnknownBase(_) => "see `git log --oneline --all` for what there is".to_owned(),
@@ -158,6 +161,7 @@ pub(crate) fn hint_within(error: &PlanError) -> Option<String> {
         | PlanError::CopyWithHead
         | PlanError::Uncommitted { .. }
         | PlanError::LayerHook
+        | PlanError::NoLayers { .. }
         | PlanError::Hide { .. }
         | PlanError::Protect { .. }
         | PlanError::Unread { .. }

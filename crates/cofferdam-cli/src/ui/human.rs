@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cofferdam::config::parse_size;
+use cofferdam::size::{LEAST_MEMORY, parse_size, written};
 use jiff::Timestamp;
 
 /// `850 ms`, `12.3 s`, `4 min 05 s`, `2 h 03 min`.
@@ -106,6 +106,18 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     parse_size(text)
         .ok_or_else(|| format!("`{}` is not a size such as 512m or 2g", text.escape_debug()))
+}
+
+/// As [`parse_bytes`], of a sandbox's memory.
+pub(crate) fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if bytes < LEAST_MEMORY {
+        return Err(format!(
+            "a sandbox has {} of memory at least",
+            written(LEAST_MEMORY)
+        ));
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]

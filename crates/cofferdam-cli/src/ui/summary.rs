@@ -411,7 +411,16 @@ fn next(end: &End<'_>) -> Option<String> {
     let base = end.base.short();
     // Commits first: the uncommitted work stays where it is.
     if let Some(path) = end.preserved_worktree.filter(|_| !end.waits()) {
-        return Some(status(path, end.name));
+        let name = end.name;
+        return Some(match end.landing {
+            // What stands on them does not come out either.
+            Landing::Refused { .. } if !is_worktree(path) => {
+                format!(
+                    "cofferdam shell {name}   # what is mended there comes home with `cofferdam collect {name}`"
+                )
+            }
+            _ => status(path, name),
+        });
     }
     match end.landing {
         Landing::Nothing => {

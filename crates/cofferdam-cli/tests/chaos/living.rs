@@ -81,6 +81,13 @@ pub(crate) fn state(environment: &Environment) -> Option<String> {
     Some(one["state"].as_str().unwrap().to_owned())
 }
 
+/// Whether nothing of it but its work is left: `gc` or a killed `delete` has ended it.
+fn has_ended(environment: &Environment) -> bool {
+    let listed = environment.list();
+    let one = listed.iter().find(|one| one["name"] == NAME);
+    one.is_some_and(|one| one["lives_on"] == false)
+}
+
 /// Whether its guest listens.
 fn listens(state: &Path) -> bool {
     // By a path that is short, whatever the directory's is.
@@ -165,8 +172,7 @@ pub(crate) fn check_used(
     }
     match state(environment).as_deref() {
         None => {}
-        // What `gc` or a killed `delete` collected: nothing of it lives.
-        Some("stopped") if environment.cofferdam(&["status", NAME]).status != 0 => {}
+        Some("stopped") if has_ended(environment) => {}
         Some(found) => {
             let on = if found == "paused" { "resume" } else { "start" };
             let started = environment.cofferdam(&[on, NAME]);

@@ -56,6 +56,85 @@ fn protected_paths_are_not_changed_whichever_file_says_so() {
     says(&done, "correct `protect` in the configuration");
 }
 
+/// It is on no branch, which every command says; it is kept once, and what is printed works.
+#[test]
+fn what_the_gate_refused_is_told_for_what_it_is() {
+    let user = User::new("protect: [ci]\n");
+    let change = "mkdir ci; echo x > ci/new; git add -A; git commit -qm x";
+    let why = "it is protected";
+    user.run(&["--name", "one", "--network", "none"], change)
+        .expect_code(1);
+    for command in ["diff", "log", "merge"] {
+        let done = user.cofferdam(&[command, "one"]).expect_code(1);
+        says(
+            &done,
+            "error: the gate refused what sandbox `one` committed: ",
+        );
+        says(&done, why);
+        says(&done, "hint: it is kept in ");
+    }
+    let status = user.cofferdam(&["status", "one"]).expect_code(0);
+    says(&status, "ended:   with its run: the commits were refused: ");
+    let delete = "cofferdam delete --force one";
+    for told in [status, user.cofferdam(&["list"]).expect_code(0)] {
+        says(
+            &told,
+            &format!("when nothing of them is needed: {delete}\n"),
+        );
+    }
+    let words: Vec<&str> = delete.split(' ').skip(1).collect();
+    user.cofferdam(&words).expect_code(0);
+    // What lies uncommitted on it stays inside, where it is mended.
+    let done = user.run(
+        &["--name", "one", "--network", "none"],
+        &format!("{change}; echo left > left"),
+    );
+    says(&done.expect_code(1), "next: cofferdam shell one ");
+    for words in [
+        &["diff", "one"][..],
+        &["delete", "one"],
+        &["list"],
+        &["status", "one"],
+    ] {
+        let done = user.cofferdam(words);
+        says(&done, "`cofferdam shell one`");
+        assert!(!done.to_string().contains("diff --uncommitted"), "{done}");
+    }
+    user.cofferdam(&["start", "one"]).expect_code(0);
+    says(
+        &user.cofferdam(&["list"]),
+        "one: the gate refused what it committed: ",
+    );
+    user.exec("one", "git reset -q HEAD~1; git add left; git commit -qm y")
+        .expect_code(0);
+    user.cofferdam(&["collect", "one"]).expect_code(0);
+    let list = user.cofferdam(&["list"]).expect_code(0);
+    assert!(!list.stderr.contains("refused"), "{list}");
+    user.cofferdam(&["delete", "--force", "one"]).expect_code(0);
+    // One that goes on is asked each time.
+    user.make().expect_code(0);
+    user.inside(change);
+    for command in ["collect", "diff", "log", "merge", "collect"] {
+        says(&user.cofferdam(&[command, "box"]), why);
+    }
+    let state = user.home().join(".cofferdam/state");
+    let files = std::fs::read_dir(state).unwrap().flat_map(|one| {
+        let inside = std::fs::read_dir(one.unwrap().path()).unwrap();
+        inside.map(|one| one.unwrap().file_name())
+    });
+    let packs = files.filter(|name| name.to_string_lossy().starts_with("refused"));
+    assert_eq!(packs.collect::<Vec<_>>(), ["refused.pack"]);
+    let list = user.cofferdam(&["list"]).expect_code(0);
+    says(&list, "box: the gate refused what it committed: ");
+    let status = user.cofferdam(&["status", "box"]).expect_code(0);
+    says(&status, "new:     refused by the gate: ");
+    user.inside("git reset -q --hard HEAD~1; echo w > w; git add w; git commit -qm w");
+    user.cofferdam(&["collect", "box"]).expect_code(0);
+    let list = user.cofferdam(&["list"]).expect_code(0);
+    assert!(!list.stderr.contains("refused"), "{list}");
+    user.ends();
+}
+
 #[test]
 fn set_up_runs_once_before_anybody_works() {
     let user = User::new("env: {OF_USER: $HOME}\nsetup: echo own ${OF_USER-none} >> ~/set-up\n");
@@ -113,6 +192,15 @@ fn commits_are_merged_once_their_checks_succeed() {
         );
         assert_eq!(head(), before);
         no_check_is_left(&user);
+        // What was held back is offered for a look, and by nothing that goes around the check.
+        let listed = user.cofferdam(&["list"]).expect_code(0);
+        says(
+            &listed,
+            "bad: the commits are kept on cofferdam/bad: the check `work is good` failed",
+        );
+        says(&listed, "; look at them with: cofferdam diff bad\n");
+        assert!(!listed.stderr.contains("git merge"), "{listed}");
+        says(&user.cofferdam(&["diff", "bad"]).expect_code(0), "+work");
         user.cofferdam(&["delete", "--force", "bad"]).expect_code(0);
     }
     let good = WORK.replace("echo work", "echo good");

@@ -451,7 +451,7 @@ fn each_value_says_where_it_is_from() {
         "firewall.allow: the built-in list: `cofferdam net rules` shows it  # built in".to_owned(),
         format!("env.OWN: one  # {own}:1"),
         format!("env.APP_THEIRS: two  # {theirs}:3"),
-        format!("limits.memory: 1073741824 bytes  # {own}:3"),
+        format!("limits.memory: 1g  # {own}:3"),
         format!("hide: secret  # {own}:4"),
         format!("# waits for `cofferdam approve`: env: OWN is \"three\"  # {theirs}:4"),
     ] {

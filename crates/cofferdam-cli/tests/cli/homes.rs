@@ -287,17 +287,29 @@ fn where_the_kernel_refuses_an_option_there_are_no_layers() {
     };
     let environment = TestEnvironment::with_repository();
     let command = env!("CARGO_BIN_EXE_cofferdam");
+    let filtered = |words: &[&str]| {
+        let mut perl = environment.program("perl");
+        perl.args(["-e", filter, prctl, seccomp, command])
+            .args(words);
+        perl.stdout(Stdio::piped()).stderr(Stdio::piped());
+        crate::environment::finish(perl.spawn().unwrap())
+    };
     let run = ["run", "--network", "none", "--", "sh", "-c", COMMIT];
-    let mut perl = environment.program("perl");
-    perl.args(["-e", filter, prctl, seccomp, command]).args(run);
-    perl.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let done = crate::environment::finish(perl.spawn().unwrap()).expect_code(0);
+    let done = filtered(&run).expect_code(0);
     let (_, why) = done
         .stderr
         .split_once("mode bind (layers are not possible here: ")
         .unwrap_or_else(|| panic!("{done}"));
     let line = why.lines().next().unwrap();
     assert!(line.contains("Invalid argument"), "{done}");
+    // Who asks for them by name has no sandbox, and nothing is made for one.
+    let refused = filtered(&["create", "box", "--mode", "layer", "--network", "none"]);
+    let refused = refused.expect_code(1);
+    let says = "error: layers are not possible here: ";
+    assert!(refused.stderr.starts_with(says), "{refused}");
+    assert!(refused.stderr.contains("Invalid argument"), "{refused}");
+    let listed = environment.cofferdam(&["list"]).expect_code(0);
+    assert_eq!(listed.stdout, "", "{listed}");
     assert_eq!(environment.read("n"), "x\n");
     // That is not remembered, and without it there are.
     let done = environment

@@ -497,7 +497,6 @@ fn a_runs_sandbox_is_told_from_one_that_stays() {
         &["exec", "ran", "--", "true"][..],
         &["pause", "ran"],
         &["start", "ran"],
-        &["status", "ran"],
     ] {
         let done = lives.cofferdam(command).expect_code(1);
         assert!(
@@ -506,6 +505,17 @@ fn a_runs_sandbox_is_told_from_one_that_stays() {
             "{done}"
         );
     }
+    // How it ended, and what there is to do.
+    let status = lives.cofferdam(&["status", "ran"]).expect_code(0);
+    let says = "name:    ran\nstate:   ended\nended:   with its run: b is at ";
+    assert!(status.stdout.starts_with(says), "{status}");
+    assert!(status.stderr.contains("cofferdam merge ran\n"), "{status}");
+    let status = lives.cofferdam(&["status", "ran", "--json"]).expect_code(0);
+    let status: serde_json::Value = serde_json::from_str(&status.stdout).unwrap();
+    assert_eq!(
+        (&status["state"], &status["lives_on"]),
+        (&"stopped".into(), &false.into())
+    );
     let done = lives
         .cofferdam(&["exec", "no-such", "--", "true"])
         .expect_code(1);

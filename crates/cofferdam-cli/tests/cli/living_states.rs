@@ -36,6 +36,40 @@ fn being_made(lives: &Lives) -> Child {
     making
 }
 
+/// Neither waits for a command that does not end: also where that does not hear a request to.
+#[test]
+fn what_a_sync_waits_for_ends_with_the_sandbox() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let hangs = |script: &str| {
+        let config = format!("on_sync: [{{cmd: \"{script}\"}}]\n");
+        lives.puts(".cofferdam/config.yaml", &config);
+        let mut syncing = lives.command(&["sync", "box"]);
+        let syncing = syncing.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let syncing = syncing.spawn().unwrap();
+        until(|| lives.exec("box", "rm ~/began").status.success());
+        syncing
+    };
+    let stops: [(&str, &[&str]); 3] = [
+        ("touch ~/began; sleep 1000", &["stop", "box"]),
+        (
+            "trap '' TERM; touch ~/began; while :; do sleep 1; done",
+            &["stop", "--time", "1", "box"],
+        ),
+        ("touch ~/began; sleep 1000", &["delete", "--force", "box"]),
+    ];
+    for (script, command) in stops {
+        let syncing = hangs(script);
+        lives.cofferdam(command).expect_code(0);
+        finish(syncing).expect_code(1);
+        if command[0] == "stop" {
+            assert_eq!(lives.state("box"), "stopped");
+            lives.puts(".cofferdam/config.yaml", "");
+            lives.cofferdam(&["start", "box"]).expect_code(0);
+        }
+    }
+    assert_eq!(lives.listed("box"), None);
+}
+
 #[test]
 fn one_that_is_being_made() {
     let lives = Lives::new();

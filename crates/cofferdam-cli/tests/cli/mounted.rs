@@ -4,11 +4,14 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use cofferdam::fsx::write_private;
+use cofferdam_lab::{skip, stuck};
 
+use crate::configured::User;
 use crate::containers::{World, worlds};
-use crate::environment::{Done, TestEnvironment};
+use crate::environment::{Done, TestEnvironment, finish};
 use crate::lives::Lives;
 
 const MODES: [&str; 3] = ["bind", "layer", "copy"];
@@ -239,7 +242,14 @@ fn what_no_sandbox_is_shown() {
 #[test]
 fn what_the_users_git_runs_is_not_writable() {
     let environment = TestEnvironment::with_repository();
-    for name in ["hooks", "more", "objects"] {
+    for name in [
+        "hooks",
+        "more",
+        "objects",
+        "attributes",
+        "excludes",
+        "template",
+    ] {
         let path = data(&environment, name);
         let path = path.to_str().unwrap();
         let mount = format!("{path}:rw");
@@ -249,6 +259,9 @@ fn what_the_users_git_runs_is_not_writable() {
         match name {
             "hooks" => drop(environment.git(&["config", "core.hooksPath", path])),
             "more" => drop(environment.git(&["config", "include.path", &included])),
+            "attributes" => drop(environment.git(&["config", "core.attributesFile", &included])),
+            "excludes" => drop(environment.git(&["config", "core.excludesFile", &included])),
+            "template" => drop(environment.git(&["config", "init.templateDir", path])),
             _ => environment.write(".git/objects/info/alternates", &format!("{path}\n")),
         }
         let refused = tried(1);
@@ -259,6 +272,119 @@ fn what_the_users_git_runs_is_not_writable() {
         run(&environment, &["--mount", path], "true").expect_code(0);
     }
     environment.expect_clean();
+}
+
+/// Wherever somebody has mounted it, by whatever name: with the control that another file system at that place is not taken for one.
+#[test]
+fn the_kernels_own_is_not_shown_by_another_name() {
+    let environment = TestEnvironment::with_repository();
+    let place = data(&environment, "place");
+    for (kind, is_refused) in [("proc", true), ("tmpfs", false)] {
+        let done = environment.shell(&format!(
+            "unshare --user --map-root-user --mount --pid --fork sh -c 'mount -t {kind} none {0} && exec {1} run \
+             --network none --mount {0} -- true'",
+            place.display(),
+            env!("CARGO_BIN_EXE_cofferdam")
+        ));
+        let said = "it is in a file system of the kernel's (proc)";
+        assert_eq!(done.stderr.contains(said), is_refused, "{kind}: {done}");
+        assert!(!done.stderr.contains("mount: "), "{kind}: {done}");
+    }
+}
+
+/// Answers the mount and nothing else, as a server that went away; the command is interrupted once it waits for it.
+const SILENT: &str = "
+import ctypes, os, select, signal, struct, sys
+fd = os.open('/dev/fuse', os.O_RDWR)
+options = b'fd=%d,rootmode=40755,user_id=0,group_id=0' % fd
+assert ctypes.CDLL(None).mount(b'silent', sys.argv[1].encode(), b'fuse', 0, options) == 0, 'no mount'
+child = os.fork()
+if child == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+unique = os.read(fd, 1 << 17)[8:16]
+os.write(fd, struct.pack('<Ii8sIIIIHHI', 40, 0, unique, 7, 12, 0, 0, 0, 0, 4096))
+waits = select.poll()
+waits.register(fd, select.POLLIN)
+assert waits.poll(30000), 'nobody asks'
+os.kill(child, signal.SIGINT)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+";
+
+#[test]
+fn a_server_that_is_gone_is_not_waited_for_at_ctrl_c() {
+    if let Some(why) = stuck::missing() {
+        return skip!("{why}");
+    }
+    if fs::File::open("/dev/fuse").is_err() {
+        return skip!("/dev/fuse cannot be opened");
+    }
+    let environment = TestEnvironment::with_repository();
+    let place = data(&environment, "place");
+    let below = place.join("below");
+    let command = [
+        "--user",
+        "--map-root-user",
+        "--mount",
+        stuck::PYTHON,
+        "-c",
+        SILENT,
+        place.to_str().unwrap(),
+        env!("CARGO_BIN_EXE_cofferdam"),
+        "run",
+        "--network",
+        "none",
+        "--mount",
+        below.to_str().unwrap(),
+        "--",
+        "true",
+    ];
+    let mut command_of = environment.program("unshare");
+    let started = command_of
+        .args(command)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let done = finish(started.spawn().unwrap()).expect_code(130);
+    assert!(!done.stderr.contains("Traceback"), "{done}");
+    environment.expect_nothing_made();
+}
+
+/// The rule and the place are named, and files beside them come.
+#[test]
+fn nothing_is_synced_to_this_machine() {
+    let user =
+        User::new("sync:\n  - {src: ~/one, dest: /shared/one}\n  - {src: ~/one, dest: ~/one}\n");
+    let (shared, cache) = (data(&user, "shared"), data(&user, "cache"));
+    user.puts("one", "1");
+    user.puts(".cofferdam/home/cache/deep", "2");
+    let options = [
+        "--network",
+        "none",
+        "--mount",
+        &words(&[shared.to_str().unwrap(), "/shared", "rw"]),
+        "--mount",
+        &words(&[cache.to_str().unwrap(), "~/cache", "rw"]),
+    ];
+    let made = user.create("box", &options);
+    for (begin, place) in [
+        (
+            "not synced: `sync` rule of config.yaml at line 2: /shared is ",
+            &shared,
+        ),
+        (
+            "not synced: /home/agent/cache/deep: /home/agent/cache is ",
+            &cache,
+        ),
+    ] {
+        let place = place.canonicalize().unwrap();
+        let line = format!(
+            "{begin}{} of this machine, mounted writable",
+            place.display()
+        );
+        assert!(made.stderr.contains(&line), "{made}");
+        assert_eq!(fs::read_dir(place).unwrap().count(), 1);
+    }
+    assert_eq!(user.inside("cat ~/one"), "1");
+    user.ends();
 }
 
 /// An agent that could write beside a path puts a link in its place, and the next sandbox is to have what that leads to.
@@ -292,12 +418,20 @@ fn doors_are_closed_and_second_names_are_read_only() {
         fs::hard_link(&elsewhere, shared.join("linked")).unwrap();
         fs::create_dir_all(shared.join("deep/.cofferdam")).unwrap();
         put(&shared.join("deep/.cofferdam/.env"), "KEY=secret");
+        fs::create_dir_all(shared.join("settings")).unwrap();
+        put(&shared.join("settings/.env"), "KEY=secret");
+        fs::create_dir_all(shared.join("linked-to")).unwrap();
+        symlink("../settings", shared.join("linked-to/.cofferdam")).unwrap();
         let _bound = UnixListener::bind(shared.join("deep/socket")).unwrap();
         let script = all_fail(&[
             "test -S /mnt/shared/deep/socket",
             "test -S /read/deep/socket",
             "cat /mnt/shared/deep/.cofferdam/.env",
             "cat /read/deep/.cofferdam/.env",
+            "cat /read/linked-to/.cofferdam/.env",
+            "cat /read/settings/.env",
+            "cat /mnt/shared/settings/.env",
+            "echo >/mnt/shared/settings/new",
             "echo >/mnt/shared/linked",
             "mv /mnt/shared/linked /mnt/shared/other",
         ]) + "test -f /mnt/shared/deep/socket && echo x >/mnt/shared/file";
@@ -348,7 +482,10 @@ fn one_that_stays_has_them_after_each_start() {
         let status = lives.cofferdam(&["status", "box"]).expect_code(0).stdout;
         let (shared_at, seen_at) = (shared.canonicalize().unwrap(), seen.canonicalize().unwrap());
         let lines = [
-            format!("mount:   {} at /home/agent/shared\n", shared_at.display()),
+            format!(
+                "mount:   {} at /home/agent/shared, writable\n",
+                shared_at.display()
+            ),
             format!("mount:   {} at /mnt/seen, read-only\n", seen_at.display()),
         ];
         assert!(lines.iter().all(|line| status.contains(line)), "{status}");
@@ -387,7 +524,7 @@ fn a_start_refuses_what_is_gone_or_has_become_something_else() {
     let mount = words(&[shared.to_str().unwrap(), "/shared", "rw"]);
     lives.create("box", &["--network", "none", "--mount", &mount]);
     lives
-        .exec("box", "mkdir -p /shared/deep/.git")
+        .exec("box", "mkdir -p '/shared/deep er/.git'")
         .expect_code(0);
     lives.cofferdam(&["stop", "box"]).expect_code(0);
     let refused = |why: &str| {
@@ -397,8 +534,21 @@ fn a_start_refuses_what_is_gone_or_has_become_something_else() {
         assert_eq!(lives.state("box"), "stopped");
         done
     };
-    refused("a git repository is in it");
-    fs::remove_dir_all(shared.join("deep")).unwrap();
+    let found = refused("a git repository is in it");
+    // What is printed works as it is.
+    let printed: Vec<&str> = found.stderr.split('`').skip(1).step_by(2).collect();
+    let [sandbox, remove, start, collect, diff, delete] = printed[..] else {
+        panic!("{found}");
+    };
+    assert_eq!((sandbox, start), ("box", "cofferdam start box"), "{found}");
+    assert_eq!(delete, "cofferdam delete box", "{found}");
+    for command in [collect, diff] {
+        let words: Vec<&str> = command.split(' ').skip(1).collect();
+        lives.cofferdam(&words).expect_code(0);
+    }
+    lives.shell(remove).expect_code(0);
+    lives.cofferdam(&["start", "box"]).expect_code(0);
+    lives.cofferdam(&["stop", "box"]).expect_code(0);
     fs::rename(&shared, &kept).unwrap();
     let gone = refused("nothing is there");
     let named = shared.canonicalize().unwrap_or(shared.clone());

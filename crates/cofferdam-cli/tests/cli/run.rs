@@ -96,7 +96,13 @@ fn without_layers_it_is_a_worktree_and_the_first_line_says_why() {
     let says = "merge-to-head (the default), mode bind (layers are not possible here: ";
     assert!(done.stderr.starts_with(says), "{done}");
     assert_eq!(environment.read("a.txt"), "a\n");
-    environment.run(&["--mode", "layer"], "true").expect_code(1);
+    let refused = environment.run(&["--mode", "layer"], "true").expect_code(1);
+    let says = "error: layers are not possible here: ";
+    assert!(refused.stderr.starts_with(says), "{refused}");
+    assert!(
+        refused.stderr.contains("\nhint: leave out `--mode layer`"),
+        "{refused}"
+    );
     environment.expect_clean();
 }
 

@@ -148,7 +148,7 @@ fn what_an_agent_writes_into_the_configuration_waits() {
     let rules = || user.cofferdam(&["net", "rules"]).stdout;
     let before = rules();
     // Whoever else brought it there.
-    let choices = "sandbox: docker\nimage: evil\nlimits: {memory: 1k}\nrun: {network: open}\n";
+    let choices = "sandbox: docker\nimage: evil\nlimits: {memory: 4m}\nrun: {network: open}\n";
     user.write(".cofferdam/config.yaml", &format!("{EDITED}{choices}"));
     let steps: [&[&str]; 6] = [
         &["sync", "box"],

@@ -70,6 +70,10 @@ fn values() {
     );
     refused(&["run", "--memory", "lots", "--", "true"], "is not a size");
     refused(
+        &["create", "box", "--memory", "4095k"],
+        "'4095k' for '--memory <SIZE>': a sandbox has 4m of memory at least",
+    );
+    refused(
         &["run", "--cpus", "NaN", "--", "true"],
         "is not a number of CPUs",
     );

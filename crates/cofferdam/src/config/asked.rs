@@ -224,7 +224,7 @@ mod tests {
             ),
             ("sandbox: docker\n", "sandbox: \"docker\""),
             ("image: a.test/x\n", "image: \"a.test/x\""),
-            ("limits: {memory: 1k}\n", "limits.memory: \"1024 bytes\""),
+            ("limits: {memory: 4m}\n", "limits.memory: \"4194304 bytes\""),
             ("limits: {cpus: 0.5}\n", "limits.cpus: \"0.5\""),
             ("run: {network: open}\n", "run.network: \"open\""),
         ] {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use cofferdam_wall::{Rule, RuleError};
 
 use super::setting::Setting;
+use crate::size::{LEAST_MEMORY, written};
 
 /// Where a repository's own file is, below its top.
 pub const OF_REPOSITORY: &str = ".cofferdam/config.yaml";
@@ -225,6 +226,8 @@ pub enum ContentError {
     Image,
     #[error("it is no size such as 512m or 2g")]
     Size,
+    #[error("a sandbox has {} of memory at least", written(LEAST_MEMORY))]
+    Memory,
     #[error("it is no number of CPUs such as 2 or 1.5")]
     Cpus,
     #[error("it is no number of at least 1")]

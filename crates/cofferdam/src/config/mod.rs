@@ -43,7 +43,7 @@ pub(crate) use harmless::may_be_the_repositorys;
 pub use merge::{Merged, Source, Valued, merge};
 pub use named::named_files;
 pub(crate) use named::words;
-pub use setting::{Cpus, ProviderKind, Setting, Strategy, is_image_name, parse_size};
+pub use setting::{Cpus, ProviderKind, Setting, Strategy, is_image_name};
 pub use source::{Effective, Problem, effective, load_repository, path_in};
 
 /// The longest file in bytes: room for [`MAX_RULES`] written in any usual way.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 use crate::network::NetworkKind;
+use crate::size;
 
 /// One choice that a command leaves open. Each has one key in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +80,14 @@ impl Setting {
             Self::Network(_) => "run.network",
         }
     }
+
+    /// As people write it. [`fmt::Display`] is what is approved, and stays as it is.
+    pub fn written(&self) -> String {
+        match self {
+            Self::Memory(bytes) => size::written(*bytes),
+            other => other.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Setting {
@@ -121,25 +130,6 @@ impl Strategy {
             Self::MergeToHead => "merge-to-head",
         }
     }
-}
-
-/// A size in bytes: a whole number, with `k`, `m`, `g` or `t` for powers of 1024.
-pub fn parse_size(text: &str) -> Option<u64> {
-    let lower = text.to_ascii_lowercase();
-    let lower = lower.strip_suffix('b').unwrap_or(&lower);
-    let lower = lower.strip_suffix('i').unwrap_or(lower);
-    let (number, factor) = match lower.as_bytes().last() {
-        Some(b'k') => (&lower[..lower.len() - 1], 1u64 << 10),
-        Some(b'm') => (&lower[..lower.len() - 1], 1 << 20),
-        Some(b'g') => (&lower[..lower.len() - 1], 1 << 30),
-        Some(b't') => (&lower[..lower.len() - 1], 1 << 40),
-        _ => (lower, 1),
-    };
-    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let number: u64 = number.parse().ok()?;
-    number.checked_mul(factor).filter(|&bytes| bytes > 0)
 }
 
 /// Whether a text may stand for an image: a registry, a path, a tag, a digest.

@@ -7,13 +7,14 @@ use serde_saphyr::Spanned;
 
 use super::content::{ContentError, Located, Misplaced};
 use super::fields::{line, present, value, wrong};
-use super::setting::{Cpus, ProviderKind, Setting, Strategy, is_image_name, parse_size};
+use super::setting::{Cpus, ProviderKind, Setting, Strategy, is_image_name};
+use crate::size::{LEAST_MEMORY, parse_size};
 
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Limits {
-    /// The most memory, swap included, such as 512m or 2g.
+    /// The most memory, swap included, such as 512m or 2g; 4m at least.
     #[serde(deserialize_with = "present")]
     #[cfg_attr(test, schemars(with = "String"))]
     memory: Option<Spanned<Option<String>>>,
@@ -86,8 +87,11 @@ pub(super) fn located(
     if let Some(limits) = limits {
         let Limits { memory, cpus, pids } = value(limits, "limits", "limits: {}")?;
         all.read(memory.as_ref(), "limits.memory", "memory: 2g", |size| {
-            let found = parse_size(size).ok_or(ContentError::Size);
-            found.map(Setting::Memory)
+            let bytes = parse_size(size).ok_or(ContentError::Size)?;
+            if bytes < LEAST_MEMORY {
+                return Err(ContentError::Memory);
+            }
+            Ok(Setting::Memory(bytes))
         })?;
         all.read(cpus.as_ref(), "limits.cpus", "cpus: 1.5", |&number| {
             let found = Cpus::new(number).ok_or(ContentError::Cpus);

@@ -590,6 +590,10 @@ fn what_is_wrong_elsewhere_is_named_by_line_and_field() {
             "1:18: limits.memory: it is no size",
         ),
         (
+            "limits: {memory: 1m}\n",
+            "1:18: limits.memory: a sandbox has 4m of memory at least",
+        ),
+        (
             "limits: {cpus: 0}\n",
             "1:16: limits.cpus: it is no number of CPUs",
         ),

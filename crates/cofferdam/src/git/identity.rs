@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::command::{Git, GitCommand, GitError};
 use super::discovery::Start;
 use super::repository::{Identity, Repository};
-use super::steering::{COMMANDS, INCLUDES, Steering};
+use super::steering::{COMMANDS, INCLUDES, READ, Steering};
 
 /// The user's settings that matter here. Everything else of a configuration stays on the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ async fn read(
         call = call.env("HOME", home).without_env("GIT_CONFIG_GLOBAL");
     }
     let wanted = format!(
-        "^(user\\.(name|email)|core\\.(excludesfile|hookspath|{})|{INCLUDES}|{COMMANDS})$",
+        "^(user\\.(name|email)|core\\.(excludesfile|hookspath|{})|{INCLUDES}|{COMMANDS}|{READ})$",
         COMPARING.join("|")
     );
     let done = call
@@ -105,7 +105,13 @@ fn parse(output: &[u8], caller_home: Option<&Path>) -> UserConfig {
         match key {
             b"user.name" => name = text(value),
             b"user.email" => email = text(value),
-            b"core.excludesfile" => config.excludes_file = path(value, caller_home),
+            b"core.excludesfile" => {
+                config.excludes_file = path(value, caller_home);
+                config.steering.read.extend(path(value, caller_home));
+            }
+            b"core.attributesfile" | b"core.worktree" | b"init.templatedir" => {
+                config.steering.read.extend(path(value, caller_home));
+            }
             _ if note_steering(&mut config.steering, key, value, caller_home) => {}
             b"core.hookspath" if matches!(scope, b"local" | b"worktree") => {
                 config.hooks_path = path(value, caller_home);
@@ -144,7 +150,7 @@ fn note_steering(
     let compared = key
         .strip_prefix(b"core.")
         .is_some_and(|name| COMPARING.iter().any(|known| known.as_bytes() == name));
-    if starts(b"user.") || key == b"core.excludesfile" || compared {
+    if starts(b"user.") || compared {
         return false;
     }
     if starts(b"include") {
@@ -178,7 +184,8 @@ mod tests {
             b"global\0user.name\nGlobal\0global\0user.email\ng@x\0local\0user.name\nLocal\0\
             global\0core.hookspath\n/g\0local\0core.hookspath\n.husky/_\0\
             command\0core.hookspath\n/dev/null\0global\0core.excludesfile\n~/ignore\0\
-            local\0core.filemode\nfalse\0global\0core.symlinks\0";
+            local\0core.filemode\nfalse\0global\0core.symlinks\0\
+            global\0core.attributesfile\n/a\0global\0init.templatedir\n~/t\0local\0core.worktree\n../w\0";
         let config = parse(output, Some(Path::new("/home/u")));
         let identity = Identity {
             name: "Local".into(),
@@ -187,6 +194,8 @@ mod tests {
         assert_eq!(config.identity, Some(identity));
         assert_eq!(config.hooks_path, Some(".husky/_".into()));
         assert_eq!(config.excludes_file, Some("/home/u/ignore".into()));
+        let read = ["/home/u/ignore", "/a", "/home/u/t", "../w"].map(PathBuf::from);
+        assert_eq!(config.steering.read, read);
         let settings = [
             ("filemode".into(), "false".into()),
             ("symlinks".into(), "true".into()),

@@ -45,7 +45,7 @@ pub struct Found {
     pub inodes: Inodes,
     /// Where an index was given, and nothing in the way.
     pub walked: Option<Walked>,
-    /// Cofferdam's own directories in checkouts, which are not gone into; only by [`scan_whole`].
+    /// Cofferdam's own directories in checkouts, which are not gone into, and symlinks in their place; only by [`scan_whole`].
     pub own: Vec<PathBuf>,
     /// Directories that cannot be listed; only by [`scan_whole`].
     pub closed: Vec<PathBuf>,
@@ -338,9 +338,14 @@ impl Scan<'_> {
                 kind => kind,
             };
             let is_own = name.eq_ignore_ascii_case(own_files::DIRECTORY.as_bytes());
-            if self.whole.is_some() && is_own && kind == FileType::Directory {
+            if self.whole.is_some()
+                && is_own
+                && matches!(kind, FileType::Directory | FileType::Symlink)
+            {
                 seen.own.push(below());
-                continue;
+                if kind == FileType::Directory {
+                    continue;
+                }
             }
             if self.doors && is_door(kind) {
                 seen.doors.push(below());

@@ -23,12 +23,17 @@ pub(super) const COMMANDS: &str = "core\\.(fsmonitor|sshcommand|editor|pager|ask
 /// Keys whose values are files with more settings.
 pub(super) const INCLUDES: &str = "include\\.path|includeif\\..*\\.path";
 
+/// Keys whose values are files and directories that git reads, copies or works in, as a regular expression of `git config`.
+pub(super) const READ: &str = "core\\.(attributesfile|worktree)|init\\.templatedir";
+
 /// What the user's configuration says, in its order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Steering {
     /// `core.hooksPath`, whoever set it.
     pub(super) hooks: Vec<PathBuf>,
     pub(super) includes: Vec<PathBuf>,
+    /// `core.excludesFile` and those of [`READ`].
+    pub(super) read: Vec<PathBuf>,
     pub(super) commands: Vec<Vec<u8>>,
 }
 
@@ -53,7 +58,7 @@ impl Steering {
         ];
         bases.extend(home.map(Path::to_owned));
         let words = self.commands.iter().flat_map(|command| words(command));
-        let named = (self.hooks.iter().chain(&self.includes))
+        let named = (self.hooks.iter().chain(&self.includes).chain(&self.read))
             .map(PathBuf::as_path)
             .chain(words);
         let mut found: Vec<PathBuf> = named

@@ -5,6 +5,7 @@ use std::fs;
 use cofferdam_guest::protocol::ProcessLimits;
 
 use crate::sandbox::{Limits, SandboxError};
+use crate::size::{LEAST_MEMORY, written};
 
 /// What programs are written for: the soft limit nearly everywhere.
 const FEWEST_FILES: u64 = 1024;
@@ -20,6 +21,10 @@ pub(in crate::sandbox) fn check(limits: &Limits) -> Result<(), SandboxError> {
     let what = match limits {
         _ if nought(limits.processes) => "processes to none".to_owned(),
         _ if nought(limits.memory) => "memory to none".to_owned(),
+        Limits {
+            memory: Some(bytes @ ..LEAST_MEMORY),
+            ..
+        } => format!("memory to {bytes} bytes"),
         _ if nought(limits.open_files) => "open files to none".to_owned(),
         Limits {
             cpus: Some(cpus), ..
@@ -28,8 +33,10 @@ pub(in crate::sandbox) fn check(limits: &Limits) -> Result<(), SandboxError> {
     };
     Err(SandboxError::Unsupported {
         what: format!("cannot limit {what}"),
-        hint: "a limit is 1 or more, of CPUs 0.01 or more; without a limit, leave it out"
-            .to_owned(),
+        hint: format!(
+            "a limit is 1 or more, of CPUs 0.01 or more, of memory {} or more; without a limit, leave it out",
+            written(LEAST_MEMORY)
+        ),
     })
 }
 

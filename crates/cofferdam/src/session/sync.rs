@@ -19,7 +19,7 @@ use super::unsynced::SyncError;
 use crate::config::{Effective, Merged, Problem, Source, SyncHook};
 use crate::fsx;
 use crate::git::Repository;
-use crate::registry;
+use crate::registry::{self, ExtraMount};
 use crate::sandbox::Sandbox;
 use crate::sync::manifest::{self, Manifest};
 use crate::sync::{Places, Wanted, deliver, gather};
@@ -65,6 +65,8 @@ pub(super) struct Syncing<'a> {
     pub repository: &'a Repository,
     pub state: &'a Path,
     pub workdir: &'a Path,
+    /// What it sees of this machine beside its files.
+    pub mounts: &'a [ExtraMount],
     pub sandbox: &'a dyn Sandbox,
     /// Of the commands after it.
     pub environment: &'a BTreeMap<OsString, OsString>,
@@ -176,6 +178,10 @@ impl Syncing<'_> {
         };
         let environment = self.caller.environment.clone();
         let (workdir, given) = (self.workdir.to_owned(), self.environment.clone());
+        let writable = self.mounts.iter().filter(|mount| mount.writable);
+        let mounted: BTreeMap<_, _> = writable
+            .map(|mount| (mount.target.clone(), mount.source.clone()))
+            .collect();
         let look = move || {
             let places = Places {
                 own: &own,
@@ -185,13 +191,17 @@ impl Syncing<'_> {
                 environment: &environment,
                 given: &given,
                 workdir: &workdir,
+                mounted: &mounted,
             };
             let mut wanted = gather(&config, places, |path| known.entries.contains_key(path));
             let is = manifest::of(&mut wanted, &known);
             (wanted, is)
         };
-        let looked = tokio::task::spawn_blocking(look).await;
-        Ok(looked.unwrap_or_default())
+        let looked = tokio::task::spawn_blocking(look);
+        tokio::select! {
+            () = self.caller.cancel.cancelled() => Err(SyncError::Cancelled),
+            looked = looked => Ok(looked.unwrap_or_default()),
+        }
     }
 
     /// One after the other; the first that fails is the last (S1-106 to S1-111). How many were run.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use rustix::io::Errno;
 use super::tree::Tree;
 use super::{pattern, shell, theme};
 use crate::config::{Destination, Merged, Owner, Source, SyncRule, Valued, Variable};
-use crate::text::printable_bytes_line;
+use crate::text::printable_path as shown;
 
 /// More files do not go into one sandbox.
 const MOST: usize = 200_000;
@@ -56,6 +55,8 @@ pub struct Places<'a> {
     pub given: &'a BTreeMap<OsString, OsString>,
     /// Where the sandbox has the repository's files.
     pub workdir: &'a Path,
+    /// What is this machine's inside, and can be written there: its places, and where it is here.
+    pub mounted: &'a BTreeMap<PathBuf, PathBuf>,
 }
 
 /// What goes in, and what of the configuration does not.
@@ -136,6 +137,7 @@ pub fn gather(config: &Merged, places: Places<'_>, brought: impl Fn(&Path) -> bo
     for rule in &config.sync {
         wanted.rule(rule, places);
     }
+    wanted.stay_inside(places);
     wanted
 }
 
@@ -213,6 +215,20 @@ impl Wanted {
         let is_program = |path: &Path| path.starts_with("bin");
         let mode = |path: &Path| if is_program(path) { 0o755 } else { 0o644 };
         self.below(&tree, PathBuf::new(), Path::new(HOME), mode, MOST);
+    }
+
+    /// Takes out what would be written to this machine.
+    fn stay_inside(&mut self, places: Places<'_>) {
+        let mut refused = Vec::new();
+        self.items.retain(|to, _| match is_inside(to, places) {
+            Ok(()) => true,
+            Err(reason) => {
+                let item = shown_inside(to);
+                refused.push(Complaint { item, reason });
+                false
+            }
+        });
+        self.complaints.extend(refused);
     }
 
     /// All files that lie below `begin` in a tree, and no more than `most`.
@@ -305,7 +321,7 @@ impl Wanted {
             let name = path
                 .file_name()
                 .ok_or_else(|| format!("`{src}` names no file"))?;
-            let to = place(dest, name, places.workdir)?;
+            let to = place(dest, name, places)?;
             let directory = base.join(path.parent().unwrap_or(Path::new("")));
             let tree = Tree::open_among(&directory, places.written)?;
             let path = PathBuf::from(name);
@@ -332,7 +348,7 @@ impl Wanted {
         let tree = Tree::open_among(&directory, places.written)?;
         for path in found {
             let name = path.file_name().unwrap_or_default();
-            let to = place(dest, name, places.workdir)?;
+            let to = place(dest, name, places)?;
             if !self.looked_at(&tree, &path, to, *mode) {
                 break;
             }
@@ -362,7 +378,7 @@ fn based<'a>(
 }
 
 /// Where a file of that name goes.
-fn place(dest: &Destination, name: &OsStr, workdir: &Path) -> Result<PathBuf, String> {
+fn place(dest: &Destination, name: &OsStr, places: Places<'_>) -> Result<PathBuf, String> {
     let mut to = dest.place();
     if dest.is_directory {
         to.push(name);
@@ -370,6 +386,7 @@ fn place(dest: &Destination, name: &OsStr, workdir: &Path) -> Result<PathBuf, St
     if let Some(own) = RESERVED.iter().find(|own| to.starts_with(own)) {
         return Err(format!("`/{own}` is the sandbox's own"));
     }
+    let workdir = places.workdir;
     let workdir = workdir.strip_prefix("/").unwrap_or(workdir);
     if to.starts_with(workdir) || workdir.starts_with(&to) {
         return Err(format!(
@@ -377,11 +394,21 @@ fn place(dest: &Destination, name: &OsStr, workdir: &Path) -> Result<PathBuf, St
             workdir.display()
         ));
     }
+    is_inside(&to, places)?;
     Ok(to)
 }
 
-fn shown(path: &Path) -> String {
-    printable_bytes_line(path.as_os_str().as_bytes())
+/// Refuses a place that is this machine's: what is written there passes no gate.
+fn is_inside(to: &Path, places: Places<'_>) -> Result<(), String> {
+    let to = Path::new("/").join(to);
+    match (places.mounted.iter()).find(|(target, _)| to.starts_with(target)) {
+        None => Ok(()),
+        Some((target, source)) => Err(format!(
+            "{} is {} of this machine, mounted writable (`--mount`): nothing is synced there",
+            shown(target),
+            shown(source)
+        )),
+    }
 }
 
 /// A place inside, given below the root.

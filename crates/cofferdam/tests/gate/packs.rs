@@ -43,6 +43,26 @@ async fn plain_work_comes_home() {
     }
 }
 
+/// It is kept once, however often it comes; another one is kept beside it.
+#[tokio::test]
+async fn what_is_refused_again_is_kept_once() {
+    let w = World::new(&gits()[0]).await;
+    let kept = || {
+        let entries = std::fs::read_dir(w.state()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut packs: Vec<String> = names.filter(|name| name.starts_with("refused")).collect();
+        packs.sort();
+        packs
+    };
+    let blob = w.blob(b"x");
+    let [one, other] =
+        [".GIT", ".gIT"].map(|name| w.raw_commit(&[("100644", name.as_bytes(), &blob)]));
+    for tip in [&one, &one, &other, &one, &other] {
+        w.refuse(w.pack(tip.as_str()), tip).await;
+    }
+    assert_eq!(kept(), ["refused-2.pack", "refused.pack"]);
+}
+
 #[tokio::test]
 async fn merges_and_old_parents_pass() {
     for git in gits() {

@@ -32,7 +32,7 @@ pub fn runs_by_itself(path: &Path) -> bool {
 
 use super::refs::{self, Own, RefError, Transaction};
 use super::{GitError, Oid, Repository};
-use crate::fsx::{self, FileError};
+use crate::fsx::{self, Context, FileError};
 use crate::git::CommitLine;
 use crate::names::SandboxId;
 use crate::process::Input;
@@ -288,16 +288,26 @@ impl Gate {
         }
     }
 
-    /// Moves a pack to a name that no other has.
-    fn keep(&self, spool: &std::path::Path) -> Result<PathBuf, FileError> {
-        let names = (2..).map(|number| format!("refused-{number}.pack"));
-        let kept = std::iter::once("refused.pack".to_owned())
-            .chain(names)
-            .map(|name| self.state.join(name))
-            .find(|path| !path.exists())
-            .unwrap_or_else(|| self.state.join("refused.pack"));
-        std::fs::rename(spool, &kept).map_err(|source| FileError::new("keep", &kept, source))?;
-        Ok(kept)
+    /// Moves a pack to a name that no other has. One that was refused before is there already: whoever goes on living is asked again
+    /// and again.
+    fn keep(&self, spool: &Path) -> Result<PathBuf, FileError> {
+        let mut number = 1;
+        loop {
+            let kept = self.state.join(match number {
+                1 => "refused.pack".to_owned(),
+                _ => format!("refused-{number}.pack"),
+            });
+            if !kept.exists() {
+                std::fs::rename(spool, &kept).context("keep", &kept)?;
+                return Ok(kept);
+            }
+            // Whoever holds uncommitted work has it in files, and removes the pack again.
+            if matches!(self.holder, Own::Tip) && fsx::is_same(spool, &kept)? {
+                fsx::remove_file_if_exists(spool)?;
+                return Ok(kept);
+            }
+            number += 1;
+        }
     }
 
     async fn check_and_let_in(

@@ -1,6 +1,7 @@
 //! What lies in a mounted directory that no sandbox may have as it is: doors to programs outside, files that are also elsewhere,
 //! repositories where it may be changed, and Cofferdam's own directories.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::error::ExtraMountError;
@@ -8,6 +9,7 @@ use super::source;
 use crate::git::nested::{self, Found};
 use crate::registry::ExtraMount;
 use crate::session::{cover, place};
+use crate::text::printable_path;
 
 /// More files and directories are not looked through.
 const MOST_LOOKED_AT: usize = 1_000_000;
@@ -21,7 +23,7 @@ pub(super) struct Below {
     pub doors: Vec<PathBuf>,
     /// Files and directories that stay as they are.
     pub frozen: Vec<PathBuf>,
-    /// `.cofferdam` directories.
+    /// `.cofferdam` directories, by their real places; none is in another.
     pub own: Vec<PathBuf>,
     /// Directories that cannot be looked through: programs outside may listen in them.
     pub closed: Vec<PathBuf>,
@@ -65,12 +67,15 @@ fn judge(mount: &ExtraMount, found: Found) -> Result<Below, ExtraMountError> {
     let mut frozen = Vec::new();
     if mount.writable {
         if let Some(git) = found.git.first() {
-            let why = format!("a git repository is in it, at {}", path.join(git).display());
-            return Err(read_only(path, why));
+            let (path, at) = (path.clone(), path.join(git));
+            return Err(ExtraMountError::Repository { path, at });
         }
         // Its owner's agent could open it and find what nobody has looked at.
         if let Some(closed) = found.closed.first() {
-            let why = format!("{} cannot be looked through", path.join(closed).display());
+            let why = format!(
+                "{} cannot be looked through",
+                printable_path(&path.join(closed))
+            );
             return Err(read_only(path, why));
         }
         let mut all = found.inodes.privileged.clone();
@@ -85,16 +90,46 @@ fn judge(mount: &ExtraMount, found: Found) -> Result<Below, ExtraMountError> {
         };
         frozen = covered;
     }
-    let doors: Vec<PathBuf> = found.doors.into_iter().collect();
+    let own = own(path, &found.own)?;
+    // Nothing of a directory that is covered is there to be covered.
+    let shown = |path: &PathBuf| !own.iter().any(|own| path.starts_with(own));
+    let doors: Vec<PathBuf> = found.doors.into_iter().filter(shown).collect();
+    let closed: Vec<PathBuf> = found.closed.into_iter().filter(shown).collect();
     few("sockets, pipes or devices", &doors)?;
-    few("directories of Cofferdam's own", &found.own)?;
-    few("directories that cannot be looked through", &found.closed)?;
+    few("directories of Cofferdam's own", &own)?;
+    few("directories that cannot be looked through", &closed)?;
     Ok(Below {
         doors,
         frozen,
-        own: found.own,
-        closed: found.closed,
+        own,
+        closed,
     })
+}
+
+/// The real places of what is called `.cofferdam` below `top`: a link has its content by another name, and what lies outside is not
+/// shown by it.
+fn own(top: &Path, found: &[PathBuf]) -> Result<Vec<PathBuf>, ExtraMountError> {
+    let mut places = BTreeSet::new();
+    for path in found {
+        let path = top.join(path);
+        let Some(real) = path.canonicalize().ok().filter(|real| real.is_dir()) else {
+            continue;
+        };
+        if top.starts_with(&real) {
+            return Err(ExtraMountError::Refused {
+                path: top.to_owned(),
+                why: format!(
+                    "Cofferdam takes it for a directory of its own, by the link {}",
+                    printable_path(&path)
+                ),
+            });
+        }
+        places.extend(real.strip_prefix(top).map(Path::to_owned));
+    }
+    let mut places: Vec<PathBuf> = places.into_iter().collect();
+    // A path sorts before what is below it.
+    places.dedup_by(|later, kept| later.starts_with(kept));
+    Ok(places)
 }
 
 fn read_only(path: &Path, why: String) -> ExtraMountError {
@@ -107,6 +142,7 @@ fn read_only(path: &Path, why: String) -> ExtraMountError {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
     use super::*;
@@ -137,6 +173,34 @@ mod tests {
         let error = looked(&top.join("a/file"), true).unwrap_err();
         assert!(error.contains("other names"), "{error}");
         assert!(looked(&top.join("a/file"), false).is_ok());
+    }
+
+    #[test]
+    fn what_a_link_shows_as_our_own_is_covered_where_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap().join("top");
+        for name in ["repo", "settings/deep", "other/.cofferdam/x", "a/b"] {
+            fs::create_dir_all(top.join(name)).unwrap();
+        }
+        let _bound = UnixListener::bind(top.join("settings/socket"));
+        let link = |to: &str, at: &str| symlink(to, top.join(at)).unwrap();
+        link("../settings", "repo/.cofferdam");
+        link("../other/.cofferdam/x", "a/.cofferdam");
+        link("nowhere", "settings/deep/.cofferdam");
+        symlink(dir.path().join("elsewhere"), top.join("a/b/.cofferdam")).unwrap();
+        fs::create_dir(dir.path().join("elsewhere")).unwrap();
+        for writable in [false, true] {
+            let below = looked(&top, writable).unwrap();
+            let places = ["other/.cofferdam", "settings"].map(PathBuf::from);
+            assert_eq!(below.own, places);
+            assert!(below.doors.is_empty(), "{below:?}");
+        }
+        for to in ["../..", "../../top"] {
+            fs::remove_file(top.join("a/.cofferdam")).unwrap();
+            link(to, "a/.cofferdam");
+            let error = looked(&top, false).unwrap_err();
+            assert!(error.contains("a directory of its own"), "{error}");
+        }
     }
 
     #[test]

@@ -3,6 +3,34 @@
 
 /// The kernel's, and what only root of this machine has business in. What lies in them is refused too.
 pub(super) const SYSTEM: [&str; 6] = ["/boot", "/dev", "/etc", "/proc", "/run", "/sys"];
+/// File systems of the kernel's own, wherever they are mounted: by their numbers (linux/magic.h). A devtmpfs has that of any tmpfs; there
+/// is only one, and so it is known as `/dev`.
+pub(super) const OF_THE_KERNEL: [(u32, &str); 24] = [
+    (0x9fa0, "proc"),
+    (0x9fa2, "usbfs"),
+    (0x1cd1, "devpts"),
+    (0x0027_e0eb, "cgroup"),
+    (0x0765_5821, "resctrl"),
+    (0x1980_0202, "mqueue"),
+    (0x4249_4e4d, "binfmt_misc"),
+    (0x4341_5d53, "smackfs"),
+    (0x5a3c_69f0, "apparmorfs"),
+    (0x6165_676c, "pstore"),
+    (0x6265_6570, "configfs"),
+    (0x6265_6572, "sysfs"),
+    (0x6367_7270, "cgroup2"),
+    (0x6462_6720, "debugfs"),
+    (0x6573_5543, "fusectl"),
+    (0x6759_6969, "rpc_pipefs"),
+    (0x6c6f_6f70, "binder"),
+    (0x6e73_6673, "nsfs"),
+    (0x7363_6673, "securityfs"),
+    (0x7472_6163, "tracefs"),
+    (0xabba_1974, "xenfs"),
+    (0xcafe_4a11, "bpf"),
+    (0xde5e_81e4, "efivarfs"),
+    (0xf97c_ff8c, "selinuxfs"),
+];
 /// What every program of this machine comes from, and what root's daemons run: shown where it is asked for, never changed.
 pub(super) const PROGRAMS: [&str; 13] = [
     "/bin",

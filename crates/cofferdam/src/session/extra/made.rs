@@ -1,6 +1,8 @@
 //! From what was asked for to mounts of a sandbox, in the order in which they lie over one another.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::below::{self, Below};
 use super::error::ExtraMountError;
@@ -29,21 +31,60 @@ pub(in crate::session) struct Beside<'a> {
     pub hidden: &'a [PathText],
 }
 
-/// What was asked for, by its real paths. Refuses what no sandbox gets, before anything is made.
-pub(in crate::session) fn check<E: From<PlanError> + From<RegistryError>>(
+/// One mount that was looked through.
+#[derive(Debug)]
+struct Looked {
+    mount: ExtraMount,
+    is_directory: bool,
+    below: Below,
+}
+
+/// How long a look at one mount may take: as long as a disk needs for as much as may be in it.
+const LOOK_LIMIT: Duration = Duration::from_secs(300);
+/// And one at its path alone.
+const PATH_LIMIT: Duration = Duration::from_secs(20);
+
+/// What was asked for, by its real paths. Refuses what no sandbox gets, before anything is made. Bounded: 20 s for each.
+pub(in crate::session) async fn check<E: From<PlanError> + From<RegistryError>>(
     asked: &[ExtraMount],
     beside: Beside<'_>,
 ) -> Result<Vec<ExtraMount>, E> {
     if asked.is_empty() {
         return Ok(Vec::new());
     }
-    let around = beside.around(Vec::new())?;
-    let admit = || {
-        target::check(asked)?;
-        let all = asked.iter().map(|mount| source::admit(mount, &around));
-        all.collect::<Result<Vec<_>, _>>()
-    };
-    Ok(admit().map_err(PlanError::from)?)
+    target::check(asked).map_err(PlanError::from)?;
+    let around = Arc::new(beside.around(Vec::new())?);
+    let admitted = each(asked, beside.caller, PATH_LIMIT, move |mount| {
+        source::admit(mount, &around)
+    });
+    Ok(admitted.await.map_err(PlanError::from)?)
+}
+
+/// Looks at one after the other, each beside everything else that this process does. What lies on a server that is gone keeps its
+/// looker for ever: that one is left to itself.
+async fn each<T: Send + 'static>(
+    all: &[ExtraMount],
+    caller: &Caller,
+    limit: Duration,
+    look: impl Fn(&ExtraMount) -> Result<T, ExtraMountError> + Clone + Send + 'static,
+) -> Result<Vec<T>, ExtraMountError> {
+    let mut done = Vec::new();
+    for mount in all {
+        let path = &mount.source;
+        let (look, mount) = (look.clone(), mount.clone());
+        let looked = tokio::task::spawn_blocking(move || look(&mount));
+        let looked = tokio::select! {
+            () = caller.cancel.cancelled() => return Err(ExtraMountError::Cancelled),
+            looked = tokio::time::timeout(limit, looked) => looked,
+        };
+        let path = path.clone();
+        match looked {
+            Err(_) => return Err(ExtraMountError::Slow { path, limit }),
+            Ok(Err(error)) => return Err(FileError::new("look at", path, error.into()).into()),
+            Ok(Ok(looked)) => done.push(looked?),
+        }
+    }
+    Ok(done)
 }
 
 impl Beside<'_> {
@@ -87,14 +128,13 @@ impl Beside<'_> {
         let (caller, repository) = (self.caller, self.repository);
         let user_home = caller.user_home.as_deref();
         let config = identity::user_config(repository, user_home, &caller.cancel).await?;
-        let around = self.around(config.steering.paths(repository, user_home))?;
-        let all = recorded.to_vec();
-        let looked = tokio::task::spawn_blocking(move || look(all, &around)).await;
-        let made = looked
-            .map_err(|error| FileError::new("look through", state, error.into()))
-            .map_err(ExtraMountError::from)
-            .and_then(|looked| make(&looked?, state, home));
-        let (mounts, frozen) = made.map_err(PlanError::from)?;
+        let around = Arc::new(self.around(config.steering.paths(repository, user_home))?);
+        target::check(recorded).map_err(PlanError::from)?;
+        let looked = each(recorded, caller, LOOK_LIMIT, move |mount| {
+            look(mount, &around)
+        });
+        let looked = looked.await.map_err(PlanError::from)?;
+        let (mounts, frozen) = make(&looked, state, home).map_err(PlanError::from)?;
         if !frozen.is_empty() {
             let text = format!(
                 "read-only in the sandbox, because what is there is also elsewhere on this machine or runs with rights of its \
@@ -107,22 +147,18 @@ impl Beside<'_> {
     }
 }
 
-fn look(
-    all: Vec<ExtraMount>,
-    around: &Around,
-) -> Result<Vec<(ExtraMount, Below)>, ExtraMountError> {
-    target::check(&all)?;
-    let one = |mount: ExtraMount| {
-        source::admit_again(&mount, around)?;
-        let below = below::look(&mount)?;
-        Ok((mount, below))
-    };
-    all.into_iter().map(one).collect()
+fn look(mount: &ExtraMount, around: &Around) -> Result<Looked, ExtraMountError> {
+    source::admit_again(mount, around)?;
+    Ok(Looked {
+        mount: mount.clone(),
+        is_directory: mount.source.is_dir(),
+        below: below::look(mount)?,
+    })
 }
 
 /// The mounts, and where inside they are read-only though they are asked for otherwise.
 fn make(
-    looked: &[(ExtraMount, Below)],
+    looked: &[Looked],
     state: &Path,
     home: Option<&Path>,
 ) -> Result<(Vec<Mount>, Vec<PathBuf>), ExtraMountError> {
@@ -132,9 +168,14 @@ fn make(
         target,
         access: Access::ReadOnly,
     };
-    for (mount, below) in looked {
+    for Looked {
+        mount,
+        is_directory,
+        below,
+    } in looked
+    {
         if let Some(home) = home {
-            point(home, mount)?;
+            point(home, mount, *is_directory)?;
         }
         let inside = |path: &PathBuf| mount.target.join(path);
         mounts.push(Mount {
@@ -164,12 +205,11 @@ fn make(
 
 /// A place for a mount in the agent's home, which is a directory of this machine. Nothing runs in the sandbox now; what its
 /// programs left there stays, and a mount lies over nothing of another kind.
-fn point(home: &Path, mount: &ExtraMount) -> Result<(), ExtraMountError> {
+fn point(home: &Path, mount: &ExtraMount, is_directory: bool) -> Result<(), ExtraMountError> {
     let Ok(name) = mount.target.strip_prefix(AGENT_HOME) else {
         return Ok(());
     };
     let place = home.join(name);
-    let is_directory = mount.source.is_dir();
     match place.symlink_metadata() {
         Err(_) if is_directory => Ok(fsx::private_dir(&place)?),
         Err(_) => Ok(fsx::write_private(&place, b"")?),
@@ -179,5 +219,46 @@ fn point(home: &Path, mount: &ExtraMount) -> Result<(), ExtraMountError> {
             target: mount.target.clone(),
             why: "something else is there in the agent's home".to_owned(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, mpsc};
+
+    use super::*;
+    use crate::home::Home;
+
+    /// What is looked at by `look` does not answer as long as the sender is there.
+    #[tokio::test]
+    async fn what_does_not_answer_is_given_up() {
+        let mount = ExtraMount {
+            source: "/server/gone".into(),
+            target: "/mnt/gone".into(),
+            writable: false,
+        };
+        let caller = Caller::new(Home::new("/none"));
+        let (answers, silence) = mpsc::channel::<()>();
+        let silence = Arc::new(Mutex::new(silence));
+        let look = |limit| {
+            let silence = Arc::clone(&silence);
+            let waits = move |_: &ExtraMount| {
+                let _ = silence.lock().unwrap().recv();
+                Ok(())
+            };
+            each(std::slice::from_ref(&mount), &caller, limit, waits)
+        };
+        let slow = look(Duration::from_millis(20)).await.unwrap_err();
+        assert!(
+            slow.to_string().starts_with("cannot mount /server/gone: "),
+            "{slow}"
+        );
+        caller.cancel.cancel();
+        let cancelled = look(Duration::from_secs(30)).await.unwrap_err();
+        assert!(
+            matches!(cancelled, ExtraMountError::Cancelled),
+            "{cancelled}"
+        );
+        drop(answers);
     }
 }

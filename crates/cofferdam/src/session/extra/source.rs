@@ -10,14 +10,15 @@ use std::path::{Path, PathBuf};
 
 use super::error::ExtraMountError;
 use super::known::{
-    CACHES, CREDENTIALS, KEPT_BY_VARIABLE, OF_SOCKETS, OF_SOCKETS_BY_VARIABLE, PROGRAMS, STARTED,
-    SYSTEM,
+    CACHES, CREDENTIALS, KEPT_BY_VARIABLE, OF_SOCKETS, OF_SOCKETS_BY_VARIABLE, OF_THE_KERNEL,
+    PROGRAMS, STARTED, SYSTEM,
 };
 use crate::fsx;
 use crate::git::{nested, own_files};
 use crate::names::Slug;
 use crate::registry::ExtraMount;
 use crate::session::place;
+use crate::text::printable_path;
 
 /// The list of users that is read, in bytes.
 const USERS_LIMIT: u64 = 1 << 20;
@@ -86,8 +87,8 @@ pub(super) fn admit(mount: &ExtraMount, around: &Around) -> Result<ExtraMount, E
         let path = path.clone();
         let why = format!(
             "{} is a link in a directory that an agent could write in, and leads to {}",
-            link.display(),
-            real.display()
+            printable_path(&link),
+            printable_path(&real)
         );
         return Err(ExtraMountError::Refused { path, why });
     }
@@ -132,17 +133,28 @@ fn never(real: &Path, around: &Around) -> Option<String> {
     if place::touch(real, &around.own) {
         return Some(format!(
             "Cofferdam's own directory {} is it, holds it or is in it",
-            around.own.display()
+            printable_path(&around.own)
         ));
     }
     if real.iter().any(|name| name == own_files::DIRECTORY) {
         return because("it is in a directory of Cofferdam's own");
     }
+    // As a directory of that name it is known by its name, and covered.
+    let settings = around.repository[0].join(own_files::DIRECTORY);
+    if let Some(to) = leads_to(&settings)
+        && place::touch(real, &to)
+    {
+        return Some(format!(
+            "{} leads to {}, which is it, holds it or is in it",
+            printable_path(&settings),
+            printable_path(&to)
+        ));
+    }
     for home in &around.homes {
         if place::real(home).starts_with(real) {
             return Some(format!(
                 "the home directory {} is in it, or is it",
-                home.display()
+                printable_path(home)
             ));
         }
     }
@@ -157,13 +169,18 @@ fn never(real: &Path, around: &Around) -> Option<String> {
     if let Some(system) = SYSTEM.iter().find(|system| meet(real, Path::new(system))) {
         return Some(format!("{system} is this machine's own"));
     }
+    if let Some(kind) = of_the_kernel(real) {
+        return Some(format!(
+            "it is in a file system of the kernel's ({kind}), which shows this machine and changes it"
+        ));
+    }
     let below_homes = homes().flat_map(|home| CREDENTIALS.map(|name| home.join(name)));
     let by_variable = (KEPT_BY_VARIABLE.iter()).flat_map(|name| around.named(name));
     for path in below_homes.chain(by_variable) {
         if meet(real, &path) {
             return Some(format!(
                 "keys and logins are in {}, and no sandbox gets them so",
-                path.display()
+                printable_path(&path)
             ));
         }
     }
@@ -172,7 +189,7 @@ fn never(real: &Path, around: &Around) -> Option<String> {
         if place::real(&path).starts_with(real) {
             return Some(format!(
                 "programs make sockets in {}, and each would lead out of the sandbox",
-                path.display()
+                printable_path(&path)
             ));
         }
     }
@@ -182,17 +199,30 @@ fn never(real: &Path, around: &Around) -> Option<String> {
     if let Some(shown) = shown.next() {
         return Some(format!(
             "it shows {}, which is hidden from this sandbox",
-            shown.display()
+            printable_path(&shown)
         ));
     }
     // Other branches, what is hidden, and addresses with passwords in them.
     if place::touch(real, common) {
         return Some(format!(
             "the git directory of the sandbox's repository, {}, is it, is in it or holds it: what of that the sandbox may see it has",
-            common.display()
+            printable_path(common)
         ));
     }
     None
+}
+
+/// Where a symlink leads, also where nothing is there yet; `None`: it is none.
+fn leads_to(link: &Path) -> Option<PathBuf> {
+    let target = link.read_link().ok()?;
+    Some(place::real(&link.parent()?.join(target)))
+}
+
+/// The kind of a file system in which the kernel has no files, but doors to itself: wherever it is mounted.
+fn of_the_kernel(path: &Path) -> Option<&'static str> {
+    let magic = u32::try_from(rustix::fs::statfs(path).ok()?.f_type).ok()?;
+    let known = OF_THE_KERNEL.iter().find(|(known, _)| *known == magic);
+    known.map(|(_, kind)| *kind)
 }
 
 /// Why it may be shown, and not changed.
@@ -201,7 +231,7 @@ fn read_only(real: &Path, around: &Around) -> Option<String> {
     if let Some(at) = repository_around(real) {
         return Some(format!(
             "it is in the git repository {}, which changes only by commits that have passed the gate",
-            at.display()
+            printable_path(at)
         ));
     }
     if around
@@ -216,14 +246,17 @@ fn read_only(real: &Path, around: &Around) -> Option<String> {
     }
     let mut searched = around.programs.iter();
     if let Some(path) = searched.find(|path| meet(real, path)) {
-        return Some(format!("your PATH finds programs in {}", path.display()));
+        return Some(format!(
+            "your PATH finds programs in {}",
+            printable_path(path)
+        ));
     }
     for home in &around.homes {
         let mut started = STARTED.iter().map(|name| home.join(name));
         if let Some(path) = started.find(|path| meet(real, path)) {
             return Some(format!(
                 "{} says what runs when you log in or start git",
-                path.display()
+                printable_path(&path)
             ));
         }
         let below = real.strip_prefix(place::real(home));
@@ -245,7 +278,7 @@ fn read_only(real: &Path, around: &Around) -> Option<String> {
     {
         return Some(format!(
             "your git runs, obeys or reads what is at {}",
-            path.display()
+            printable_path(path)
         ));
     }
     None
@@ -594,6 +627,40 @@ mod tests {
         assert!(world.asked(Path::new("/usr/lib"), false).is_ok());
         let error = world.asked(Path::new("/usr/lib"), true).unwrap_err();
         assert!(error.contains("programs of this machine"), "{error}");
+    }
+
+    #[test]
+    fn the_kernels_file_systems_are_known_wherever_they_are() {
+        assert_eq!(of_the_kernel(Path::new("/proc/self/fd")), Some("proc"));
+        assert_eq!(of_the_kernel(Path::new("/sys/kernel")), Some("sysfs"));
+        assert_eq!(of_the_kernel(&World::new().top()), None);
+        assert_eq!(of_the_kernel(Path::new("/dev")), None);
+    }
+
+    #[test]
+    fn what_a_link_makes_the_repositorys_settings_is_not_shown() {
+        let world = World::new();
+        world.makes("settings/deep");
+        assert!(world.ask("settings", true).is_ok());
+        let link = world.top().join("repo/.cofferdam");
+        symlink("../settings", &link).unwrap();
+        for name in ["settings", "settings/deep"] {
+            world.refused(name, false, "repo/.cofferdam leads to");
+        }
+        assert!(world.ask("user/data", true).is_ok());
+        // Also what is to be made there.
+        fs::remove_file(&link).unwrap();
+        symlink("../settings/none/yet", &link).unwrap();
+        world.refused("settings", true, "repo/.cofferdam leads to");
+        assert!(world.ask("settings/deep", true).is_ok());
+    }
+
+    #[test]
+    fn a_message_has_one_line() {
+        let world = World::new();
+        world.refused("a\nb\u{1b}[2J", false, "/a\\nb\\u{1b}[2J: nothing is there");
+        world.makes("user/.ssh/a\nb");
+        world.refused("user/.ssh/a\nb", false, "/user/.ssh/a\\nb: keys and logins");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use super::error::{ExtraMountError, MOST};
 use crate::registry::ExtraMount;
 use crate::session::inside::AGENT_HOME;
+use crate::text::printable_path;
 
 /// Directories at the top that are the sandbox's own: the system's, the kernel's, the guest's, and where the repository is.
 const OWN: [&str; 23] = [
@@ -83,7 +84,7 @@ fn place(target: &Path) -> Result<(), String> {
         None => Err("it is the sandbox's whole file system".to_owned()),
         Some(first) if OWN.iter().any(|own| first.as_os_str() == *own) => {
             let first = PathBuf::from("/").join(first);
-            Err(format!("{} is the sandbox's own", first.display()))
+            Err(format!("{} is the sandbox's own", printable_path(&first)))
         }
         Some(_) => Ok(()),
     }

@@ -9,6 +9,7 @@ use crate::registry::{DevSandbox, RegistryError};
 use crate::sandbox::SandboxError;
 use crate::session::collect::error::CollectError;
 use crate::session::envfile::EnvFileError;
+use crate::session::extra::error::ExtraMountError;
 use crate::session::login::LoginError;
 use crate::session::manage::error::ManageError;
 use crate::session::plan::error::PlanError;
@@ -142,6 +143,13 @@ pub enum SessionError {
     /// What it was made with may not be given to a sandbox any more.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The same of what it sees of this machine beside its files.
+    #[error("sandbox `{name}` is not started: {source}")]
+    Mount {
+        name: String,
+        #[source]
+        source: ExtraMountError,
+    },
 }
 
 impl From<VariablesError> for SessionError {

@@ -19,6 +19,7 @@ use crate::session::emitter::Emitter;
 use crate::session::extra::Beside;
 use crate::session::form::Form;
 use crate::session::mode_reason::ModeReason;
+use crate::session::plan::error::PlanError;
 use crate::session::sync::SyncMode;
 use crate::session::{guard, network, place, prepare, watched};
 use crate::wall::change::Change;
@@ -271,8 +272,14 @@ async fn beside(caller: &Caller, named: &Named) -> Result<Vec<Mount>, SessionErr
     };
     let home = caller.home.agent_home(record.id);
     let events = Emitter::sink(caller.events.clone());
-    let mounts = beside.mounts(&record.mounts, &state, Some(&home), &events);
-    mounts.await
+    let mounts = beside.mounts::<SessionError>(&record.mounts, &state, Some(&home), &events);
+    mounts.await.map_err(|error| match error {
+        SessionError::Plan(PlanError::Mount(source)) => SessionError::Mount {
+            name: record.name.to_string(),
+            source,
+        },
+        error => error,
+    })
 }
 
 /// The lock of a sandbox that is being started: whoever opens it then waits for the supervisor, and starts none.

@@ -2,9 +2,11 @@
 //! left have one way.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use super::collect::{gather, holds_uncommitted};
 use super::life::{halt, turn};
+use super::stop::turn_to_end;
 use super::{Named, Session, SessionError};
 use crate::git::land::Landing;
 use crate::registry::{Lifetime, Owned};
@@ -25,7 +27,7 @@ pub async fn end(
     provider: &dyn BindMountProvider,
 ) -> Result<(), SessionError> {
     named.check(provider)?;
-    let turn = turn(caller, named).await?;
+    let turn = turn_to_end(caller, named, provider, Duration::ZERO).await?;
     close(caller, named, provider, turn).await
 }
 

@@ -53,11 +53,14 @@ impl Named {
         if let Some(landed) = &record.landed {
             collect::left_at(&state, landed)?;
         }
-        if !matches!(
-            outcome.map(|outcome| outcome.landing),
-            Some(Landing::Kept { .. } | Landing::Refused { .. })
-        ) {
-            record.kept = None;
+        match outcome.as_ref().map(|outcome| &outcome.landing) {
+            Some(Landing::Kept { .. }) => {}
+            // Until it is mended, as of any that lives on.
+            Some(Landing::Refused { .. }) => {
+                record.kept = None;
+                record.outcome = outcome;
+            }
+            _ => record.kept = None,
         }
         record.lifetime = Lifetime::UntilDeleted;
         record.setup = Setup::Done;

@@ -1,11 +1,13 @@
 //! The end of a living sandbox's programs; its files stay, and the agent's home.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use super::life::{halt, turn};
 use super::{Named, SessionError};
+use crate::registry::Owned;
 use crate::sandbox::{BindMountProvider, Listed, Sandbox, SandboxError};
 use crate::session::layers;
 use crate::session::options::Caller;
@@ -28,7 +30,7 @@ pub async fn stop(
 /// where one has a terminal, SIGHUP a second later. What runs after `grace`, or when [`Caller::cancel`] comes, is ended
 /// at once; so is a sandbox that is paused, where nothing can hear a signal. Bounded: `grace` and 30 s.
 ///
-/// It has the sandbox's turn all the time: who started it again in between would have that one ended.
+/// It has the sandbox's turn all the time but the first: who started it again in between would have that one ended.
 pub async fn stop_within(
     caller: &Caller,
     named: &Named,
@@ -36,22 +38,92 @@ pub async fn stop_within(
     grace: Duration,
 ) -> Result<(), SessionError> {
     named.check(provider)?;
-    let turn = turn(caller, named).await?;
-    if !grace.is_zero() {
-        let asked = async {
-            let sandbox = provider.open(&named.handle(caller)).await?;
-            ask_to_end(sandbox.as_ref()).await
-        };
-        tokio::select! {
-            () = caller.cancel.cancelled() => {}
-            () = tokio::time::sleep(grace) => {}
-            // One that cannot be asked is ended all the same.
-            _ = asked => {}
-        }
-    }
+    let turn = turn_to_end(caller, named, provider, grace).await?;
     halt(caller, named, provider).await?;
     layers::has_ended(turn.directory())?;
     drop(turn);
+    Ok(())
+}
+
+/// The sandbox's turn, when its programs have ended or had `grace` for it. Whoever has the turn before may be waiting for one of them,
+/// such as a command of `on_sync`: so they are told to end meanwhile, and killed after that. Bounded: `grace` and 30 s.
+pub(super) async fn turn_to_end(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+    grace: Duration,
+) -> Result<Owned, SessionError> {
+    // A cancel cuts the grace short, not the wait for what it ends.
+    let patient = Caller {
+        cancel: caller.abandon.clone(),
+        ..caller.clone()
+    };
+    let waiting = async {
+        loop {
+            match turn(&patient, named).await {
+                Err(SessionError::Busy { .. }) if !caller.abandon.is_cancelled() => {}
+                done => return done,
+            }
+        }
+    };
+    let mut asked = pin!(asked_to_end(caller, named, provider, grace));
+    tokio::select! {
+        biased;
+        turn = waiting => {
+            let turn = turn?;
+            asked.await;
+            return Ok(turn);
+        }
+        () = &mut asked => {}
+    }
+    let killing = async {
+        loop {
+            // It may be gone by now.
+            let _ = kill(caller, named, provider).await;
+            tokio::time::sleep(HANG_UP).await;
+        }
+    };
+    tokio::select! {
+        turn = turn(&patient, named) => turn,
+        never = killing => never,
+    }
+}
+
+/// Returns when none of its programs runs any more, or they had `grace`. One that cannot be asked is ended all the same.
+async fn asked_to_end(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+    grace: Duration,
+) {
+    if grace.is_zero() {
+        return;
+    }
+    let asked = async {
+        let sandbox = provider.open(&named.handle(caller)).await?;
+        ask_to_end(sandbox.as_ref()).await
+    };
+    tokio::select! {
+        () = caller.cancel.cancelled() => {}
+        () = tokio::time::sleep(grace) => {}
+        _ = asked => {}
+    }
+}
+
+async fn kill(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+) -> Result<(), SandboxError> {
+    let sandbox = provider.open(&named.handle(caller)).await?;
+    for one in sandbox
+        .programs()
+        .await?
+        .iter()
+        .filter(|one| one.exit.is_none())
+    {
+        send(sandbox.as_ref(), one, Signal::KILL).await?;
+    }
     Ok(())
 }
 

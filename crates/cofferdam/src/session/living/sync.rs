@@ -62,6 +62,7 @@ impl Session {
             repository,
             state: &directory,
             workdir: &form.workdir(),
+            mounts: &self.record().mounts,
             sandbox: self.sandbox(),
             environment: &environment,
             events: &Emitter::sink(self.caller.events.clone()),

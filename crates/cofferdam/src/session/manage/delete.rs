@@ -13,6 +13,7 @@ use super::taken_out::{self, Destination};
 use super::turn::take;
 use super::{Lost, ManageError, SandboxRef, applying, half_merged, orphan};
 use crate::git::Repository;
+use crate::git::land::Landing;
 use crate::git::refs;
 use crate::git::refs_at::below_own;
 use crate::git::worktree;
@@ -209,6 +210,15 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
         .iter()
         .any(|&place| taken_out::is_in(owned.directory(), place));
     if record.mode != Mode::Bind && copy.is_dir() && !taken_out && !options.force {
+        // What stands on commits that the gate refused does not come out beside them.
+        if let Some(Landing::Refused { why, pack }) = outcome.map(|outcome| &outcome.landing) {
+            return Err(ManageError::Refused {
+                name: owned.record.name.to_string(),
+                why: why.clone(),
+                pack: pack.clone(),
+                has_files: true,
+            });
+        }
         return Err(ManageError::UncommittedWork {
             name: owned.record.name.to_string(),
             path: copy,

@@ -44,6 +44,16 @@ pub enum ManageError {
         /// References with commits of the sandbox that are on no branch.
         beside: Vec<String>,
     },
+    /// What its run committed did not pass the gate, and is on no branch.
+    #[error("the gate refused what sandbox `{name}` committed: {why}")]
+    Refused {
+        name: String,
+        why: String,
+        /// Where it is kept.
+        pack: Option<PathBuf>,
+        /// Its files are there too: somebody can go on in them.
+        has_files: bool,
+    },
     #[error("HEAD is detached: there is no branch to merge into")]
     DetachedTarget,
     #[error("{}", uncommitted(name, path, files))]

@@ -94,6 +94,14 @@ impl SandboxRef {
             return Ok(Work { tips, beside });
         }
         let landed = record.outcome.as_ref().map(|outcome| &outcome.landing);
+        if let (Some(Landing::Refused { why, pack }), []) = (landed, &beside[..]) {
+            return Err(ManageError::Refused {
+                name: record.name.to_string(),
+                why: why.clone(),
+                pack: pack.clone(),
+                has_files: record.mode.owns_files() && record.has_files(&self.home),
+            });
+        }
         let tip = match (own, landed) {
             (Some(own), Some(Landing::Landed { branch, tip })) if own.as_str() == branch => {
                 repo.resolve(tip.as_str(), &self.cancel).await?

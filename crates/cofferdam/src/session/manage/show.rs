@@ -3,9 +3,10 @@
 use super::sandbox_ref::Work;
 use super::{ManageError, SandboxRef};
 use crate::git::CommitLine;
+use crate::git::land::Landing;
 use crate::git::refs::{self, Own};
 use crate::git::{DiffStyle, Oid, Repository};
-use crate::registry::Entry;
+use crate::registry::{Entry, Record};
 
 /// What came home of a sandbox, as it is shown.
 #[derive(Debug, Clone)]
@@ -14,6 +15,8 @@ pub struct Shown<T> {
     pub what: T,
     /// References with commits of the sandbox that are on no branch: they are not in it.
     pub beside: Vec<String>,
+    /// Why the gate refused what its run committed last, and so it is not in it either.
+    pub refused: Option<String>,
 }
 
 /// The difference between the sandbox's base and its branch, control bytes escaped. Commits that are kept
@@ -26,7 +29,11 @@ pub async fn diff(target: &SandboxRef, style: DiffStyle) -> Result<Shown<String>
         let base = &entry.record.base;
         text += &repo.diff(base, &tip.id, style, &target.cancel).await?;
     }
-    Ok(Shown { what: text, beside })
+    Ok(Shown {
+        what: text,
+        beside,
+        refused: refused(&entry.record),
+    })
 }
 
 /// What a commit of [`Rest`](super::Rest) has otherwise than its parent: the sandbox's uncommitted work, control bytes escaped.
@@ -57,7 +64,15 @@ pub async fn log(target: &SandboxRef) -> Result<Shown<Vec<CommitLine>>, ManageEr
     Ok(Shown {
         what: commits.await?,
         beside,
+        refused: refused(&entry.record),
     })
+}
+
+fn refused(record: &Record) -> Option<String> {
+    match &record.outcome.as_ref()?.landing {
+        Landing::Refused { why, .. } => Some(why.clone()),
+        _ => None,
+    }
 }
 
 /// What can be shown. The commits of a dead run are in its own repository, and nobody reads that but the gate.

@@ -25,6 +25,9 @@ pub enum PlanError {
     Uncommitted { what: &'static str, path: PathBuf },
     #[error("a hook on the host needs the files in a directory, and with layers they are in none")]
     LayerHook,
+    /// They were asked for by name.
+    #[error("layers are not possible here: {why}")]
+    NoLayers { why: String },
     #[error("{} cannot be hidden: {why}", path.display())]
     Hide { path: PathBuf, why: &'static str },
     #[error("{} cannot be protected: {why}", path.display())]

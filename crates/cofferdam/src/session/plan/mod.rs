@@ -204,7 +204,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
     )
     .await?;
     let hidden: Vec<PathText> = hidden.into_iter().map(PathText).collect();
-    let mounts = mounts(caller, options, &repository, id, &hidden)?;
+    let mounts = Box::pin(mounts(caller, options, &repository, id, &hidden)).await?;
     let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
     let volumes = match &options.dev {
         Some(_) => dev::volumes(caller, repository.top.as_path()).map_err(PlanError::from)?,
@@ -259,7 +259,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
     })
 }
 
-fn mounts(
+async fn mounts(
     caller: &Caller,
     options: &SessionOptions,
     repository: &Repository,
@@ -276,5 +276,9 @@ fn mounts(
         id,
         hidden,
     };
-    extra::check(&options.mounts, beside)
+    let checked = extra::check(&options.mounts, beside).await;
+    checked.map_err(|error| match error {
+        RunErrorKind::Plan(PlanError::Mount(ExtraMountError::Cancelled)) => RunErrorKind::Cancelled,
+        error => error,
+    })
 }

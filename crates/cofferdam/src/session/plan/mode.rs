@@ -28,7 +28,12 @@ pub(super) async fn choose(
             if runs_on_host(&options.hooks) {
                 return Err(PlanError::LayerHook.into());
             }
-            return Ok((Mode::Layer, ModeReason::Asked));
+            // Else it would be known only when a sandbox is half made.
+            return match layers::possible(&caller.home, sandbox, &caller.cancel).await {
+                Ok(()) => Ok((Mode::Layer, ModeReason::Asked)),
+                Err(_) if caller.cancel.is_cancelled() => Err(RunErrorKind::Cancelled),
+                Err(why) => Err(PlanError::NoLayers { why }.into()),
+            };
         }
         Contained::PrivateCopy(_) => return Ok((Mode::Copy, ModeReason::Asked)),
         Contained::Isolated(_) => return Ok((Mode::Inside, ModeReason::Asked)),

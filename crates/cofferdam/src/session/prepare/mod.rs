@@ -119,6 +119,7 @@ impl Making<'_> {
             repository: &self.plan.repository,
             state: owned.directory(),
             workdir: &self.plan.workdir,
+            mounts: &self.plan.record.mounts,
             sandbox: ready.sandbox(),
             environment: self.environment,
             events: self.events,
