@@ -80,6 +80,7 @@ fn files_of_home_are_in_the_agents_home() {
     let executable = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(files.join(".vimrc"), executable).unwrap();
     std::os::unix::fs::symlink(".vimrc", files.join("to-vimrc")).unwrap();
+    std::os::unix::fs::symlink(files.join(".vimrc"), files.join("to-vimrc-too")).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", files.join("out")).unwrap();
     let made = user.make();
     assert_eq!(
@@ -92,8 +93,8 @@ fn files_of_home_are_in_the_agents_home() {
         "agent:agent\nagent:agent\nagent:agent\nnot the repositorys\n"
     );
     assert_eq!(
-        user.inside("cat ~/to-vimrc; ls ~/out 2>/dev/null; true"),
-        "set nu\n"
+        user.inside("cat ~/to-vimrc ~/to-vimrc-too; ls ~/out 2>/dev/null; true"),
+        "set nu\nset nu\n"
     );
     assert!(made.stderr.contains("out: a link leads out of"), "{made}");
     assert_eq!(
