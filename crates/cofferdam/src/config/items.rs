@@ -51,6 +51,9 @@ pub(super) fn located(
     if src.value.is_empty() || src.value.contains('\0') {
         return Err(wrong(src, field(".src"), ContentError::NoPath));
     }
+    if src.value.starts_with('~') && !src.value.starts_with("~/") {
+        return Err(wrong(src, field(".src"), ContentError::OtherHome));
+    }
     let to = destination(&dest.value).map_err(|problem| wrong(dest, field(".dest"), problem))?;
     let mode = match mode {
         None => DEFAULT_MODE,
