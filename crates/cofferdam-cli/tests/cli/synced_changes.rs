@@ -237,6 +237,15 @@ fn approvals_that_cannot_be_read_are_put_aside() {
     let kept = user.home().join(".cofferdam/approvals.unread");
     assert!(revoked.stderr.contains(kept.to_str().unwrap()), "{revoked}");
     assert_eq!(fs::read(&kept).unwrap(), b"{ broken");
+    // One after the other.
+    for (number, text) in [(2, "{ too"), (3, "{ as well")] {
+        user.puts(".cofferdam/approvals.json", text);
+        let revoked = user.cofferdam(&["approve", "--revoke"]).expect_code(0);
+        let next = kept.with_extension(format!("unread.{number}"));
+        assert!(revoked.stderr.contains(next.to_str().unwrap()), "{revoked}");
+        assert_eq!(fs::read(&next).unwrap(), text.as_bytes());
+    }
+    assert_eq!(fs::read(&kept).unwrap(), b"{ broken");
     trust();
     user.cofferdam(&["approve", "--revoke"]).expect_code(0);
     assert!(
