@@ -507,6 +507,18 @@ fn the_theme_of_the_users_zsh_comes_along() {
         user.inside("cd ~/.oh-my-zsh; find . -type f | sort"),
         "./custom/themes/mine.zsh-theme\n./custom/themes/power/internal/part.zsh\n./custom/themes/power/power.zsh-theme\n"
     );
+    // Wherever they have it.
+    user.puts(".zshenv", "export ZDOTDIR=~/.config/zsh\n");
+    user.puts(
+        ".config/zsh/.zshrc",
+        "export ZSH_CUSTOM=\"$ZDOTDIR/custom\"\nexport ZSH_THEME=\"there\"\n",
+    );
+    user.puts(".config/zsh/custom/themes/there.zsh-theme", "t");
+    user.cofferdam(&["sync", "box"]).expect_code(0);
+    assert_eq!(
+        user.inside("cat ~/.cofferdam-zsh-theme ~/.oh-my-zsh/custom/themes/there.zsh-theme"),
+        "ZSH_THEME=\"there\"\nt"
+    );
     user.ends();
 }
 

@@ -22,7 +22,7 @@ use crate::git::Repository;
 use crate::registry;
 use crate::sandbox::Sandbox;
 use crate::sync::manifest::{self, Manifest};
-use crate::sync::{Places, Wanted, deliver, gather};
+use crate::sync::{Places, Wanted, deliver, gather, theme};
 
 /// In the state directory: what was brought, and the digest of it.
 const MANIFEST: &str = "sync.manifest";
@@ -169,10 +169,12 @@ impl Syncing<'_> {
         let own = self.caller.home.path().to_owned();
         let user_home = self.caller.user_home.clone();
         let top = self.repository.top.clone();
-        let written = if config.sync.is_empty() {
+        let home = user_home.as_deref();
+        let theme = home.and_then(|home| theme(home, &self.caller.environment));
+        let written = if config.sync.is_empty() && theme.is_none() {
             Vec::new()
         } else {
-            registry::unseen(&self.caller.home, top.as_path(), user_home.as_deref())?
+            registry::unseen(&self.caller.home, top.as_path(), home)?
         };
         let environment = self.caller.environment.clone();
         let (workdir, given) = (self.workdir.to_owned(), self.environment.clone());
@@ -182,6 +184,7 @@ impl Syncing<'_> {
                 user_home: user_home.as_deref(),
                 top: top.as_path(),
                 written: &written,
+                theme: theme.as_ref(),
                 environment: &environment,
                 given: &given,
                 workdir: &workdir,
