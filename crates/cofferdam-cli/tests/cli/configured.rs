@@ -465,11 +465,74 @@ fn each_value_says_where_it_is_from() {
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     let values = json["values"].as_array().unwrap();
     let found = values.iter().find(|one| one["key"] == "env.APP_THEIRS");
-    let expected =
-        serde_json::json!({"key": "env.APP_THEIRS", "value": "two", "from": format!("{theirs}:3")});
+    let file = user.repository().join(theirs);
+    let expected = serde_json::json!({
+        "key": "env.APP_THEIRS",
+        "value": "two",
+        "from": {"file": file.to_str().unwrap(), "line": 3},
+    });
     assert_eq!(found, Some(&expected), "{json}");
+    // A rule each, which no file has.
+    let built_in = values.iter().filter(|one| one["key"] == "firewall.allow");
+    let built_in: Vec<_> = built_in.collect();
+    assert!(built_in.len() > 30, "{json}");
+    for one in built_in {
+        assert!(
+            one["from"].is_null() && one["value"]["domain"].is_string(),
+            "{one}"
+        );
+    }
     let waiting = serde_json::json!([{"asked": "env: OWN is \"three\"", "line": 4}]);
     assert_eq!(json["waiting"], waiting);
+}
+
+/// What a program reads is what the file says, and not how people are told of it.
+#[test]
+fn values_are_data() {
+    let user = User::new(
+        "firewall: {allow: [{domain: a.test}, {cidr: 203.0.113.9}]}
+sync: [{src: /x, dest: ~/y/, mode: 755}]
+env: {PLAIN: $$5, OF_HOST: $OF_HOST}
+on_sync: [{cmd: make, name: makes}]
+limits: {memory: 1g, cpus: \"1.5\", pids: 500}
+run: {iterations: 3, network: none}
+hide: [secret]
+protect: [ci]
+setup: npm ci
+gate: {checks: [{cmd: npm test}]}
+sandbox: docker
+",
+    );
+    let done = user.cofferdam(&["config", "--json"]).expect_code(0);
+    let object: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    let file = user.home().join(".cofferdam/config.yaml");
+    let mut told = serde_json::Map::new();
+    for one in object["values"].as_array().unwrap() {
+        assert_eq!(one["from"]["file"], file.to_str().unwrap(), "{one}");
+        let (key, line) = (one["key"].as_str().unwrap(), &one["from"]["line"]);
+        told.insert(format!("{key} {line} {}", told.len()), one["value"].clone());
+    }
+    assert_eq!(
+        serde_json::Value::Object(told),
+        serde_json::json!({
+            "firewall.allow 1 0": {"domain": "a.test", "ports": [80, 443]},
+            "firewall.allow 1 1": {"cidr": "203.0.113.9", "ports": null},
+            "sync 2 2": {"src": "/x", "dest": "~/y/", "mode": "0755", "owner": "agent:agent"},
+            "env.OF_HOST 3 3": {"host": "OF_HOST"},
+            "env.PLAIN 3 4": "$5",
+            "on_sync 4 5": {"cmd": "make", "name": "makes", "root": false},
+            "limits.cpus 5 6": 1.5,
+            "limits.memory 5 7": 1_073_741_824,
+            "limits.pids 5 8": 500,
+            "run.iterations 6 9": 3,
+            "run.network 6 10": "none",
+            "sandbox 11 11": "docker",
+            "hide 7 12": "secret",
+            "protect 8 13": "ci",
+            "setup 9 14": "npm ci",
+            "gate.checks 10 15": {"cmd": "npm test", "name": null},
+        })
+    );
 }
 
 // covers: S1-60, S1-61, S1-115, S1-116, S1-118, S1-119

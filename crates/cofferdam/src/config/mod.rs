@@ -116,6 +116,11 @@ pub fn text_of(rules: &[Rule]) -> Option<String> {
     written::text(rules)
 }
 
+/// What sandboxes may reach where the user's own file has no list.
+pub fn built_in() -> Result<Vec<Rule>, ListError> {
+    cofferdam_wall::defaults::rules()
+}
+
 /// What `cofferdam init` writes: the built-in list, and what else can be said.
 pub fn initial() -> Result<String, ListError> {
     Ok(format!("{INITIAL}{}", written::built_in()?))
