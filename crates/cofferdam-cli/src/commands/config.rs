@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use cofferdam::config::{self, Effective, Merged, Problem, Setting, Source, Valued, Variable};
 use cofferdam::git::RepositoryError;
 use cofferdam::names::RepoPath;
+use cofferdam::session::doubts;
 use cofferdam::session::manage::ManageError;
 use cofferdam::text::printable_line;
 use cofferdam::wall::{Rule, Target};
@@ -14,10 +15,12 @@ use serde_json::{Value, json};
 
 use super::defaults::{Defaults, known};
 use super::here::repository;
+use super::living;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
-use crate::ui::output;
+use crate::ui::style::{self, paint};
+use crate::ui::{human, output};
 
 /// Show what the configuration says here, and where each value comes from
 ///
@@ -35,6 +38,8 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Read both files, and fail where one of them cannot be used
+    ///
+    /// What they name and this machine does not have is a warning.
     Check,
 }
 
@@ -43,12 +48,13 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
-    let top = match repository(environment, interrupt).await {
-        Ok(found) => Some(found.top),
+    let repository = match repository(environment, interrupt).await {
+        Ok(found) => Some(found),
         Err(ManageError::Repository(RepositoryError::NotARepository { .. })) => None,
         Err(error) => return Err(error.into()),
     };
-    let of = top.as_ref().map(|top| (top.as_path(), top));
+    let top = repository.as_ref().map(|found| &found.top);
+    let of = top.map(|top| (top.as_path(), top));
     let found = config::effective(&environment.home, of);
     let wrong: Vec<String> = (found.problems.iter())
         .map(|problem| printable_line(&problem.to_string()))
@@ -71,17 +77,28 @@ pub(crate) async fn run(
         if let Some(agent) = &Defaults::read(environment)?.agent {
             known(agent)?;
         }
-        let waits = found.waiting.len();
-        output::note(&match waits {
-            0 => "good\n".to_owned(),
-            1 => "good; 1 line waits for `cofferdam approve`\n".to_owned(),
-            _ => format!("good; {waits} lines wait for `cofferdam approve`\n"),
-        });
+        let caller = living::caller(environment, interrupt);
+        let doubts = doubts(&caller, repository.as_ref()).await;
+        let doubts = doubts.map_err(ManageError::from)?;
+        let label = paint("warning:", style::WARNING, environment.colour.on_stderr());
+        for doubt in &doubts {
+            output::note(&format!("{label} {}\n", printable_line(&doubt.to_string())));
+        }
+        let read = match doubts.len() {
+            0 => "good".to_owned(),
+            count => format!("it can be read; {}", human::plural(count, "warning")),
+        };
+        let waits = match found.waiting.len() {
+            0 => String::new(),
+            1 => "; 1 line waits for `cofferdam approve`".to_owned(),
+            count => format!("; {count} lines wait for `cofferdam approve`"),
+        };
+        output::note(&format!("{read}{waits}\n"));
         return Ok(ExitCode::SUCCESS);
     }
     let rows = rows(&found.config);
     output::data(&if arguments.json {
-        let top = top.as_ref().map(RepoPath::as_path);
+        let top = top.map(RepoPath::as_path);
         let place = |source| match (source, top) {
             (Source::Repository, Some(top)) => config::path_in(top),
             _ => environment.home.config(),

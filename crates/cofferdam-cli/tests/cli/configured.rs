@@ -673,6 +673,74 @@ fn shells_in_containers_have_variables_and_theme() {
     }
 }
 
+/// Each by its key, file and line; and nothing that a sandbox could have after all.
+#[test]
+fn what_cannot_work_is_a_warning() {
+    let config = "sync:
+  - {src: ~/missing, dest: ~/a}
+  - {src: ~/none/*, dest: ~/b/}
+  - {src: ~/there, dest: ~/c}
+env: {UNSET: $NOT_THERE, SET: $HOME}
+on_sync:
+  - {cmd: no-such-program --now}
+  - {cmd: ~/bin/none}
+  - {cmd: ~/bin/there && own-tool; own-tool}
+  - {cmd: own-tool}
+  - {cmd: cd /tmp && no-such-program}
+  - {cmd: X=1 no-such-program}
+  - {cmd: /no/such/program}
+  - {cmd: sh -c true, root: true}
+setup: ./none.sh
+gate: {checks: [{cmd: src/lib.txt}, {cmd: src/none.sh}]}
+hide: [src, not-here]
+";
+    let user = User::new(config);
+    user.puts("there", "there");
+    user.puts(".cofferdam/home/bin/there", "there");
+    user.puts(".cofferdam/home/bin/own-tool", "there");
+    let warnings = |expected: &[(&str, u32, &str)], end: &str| {
+        let done = user.cofferdam(&["config", "check"]).expect_code(0);
+        let lines: Vec<&str> = done.stderr.lines().collect();
+        let (last, warnings) = lines.split_last().unwrap();
+        assert_eq!(*last, end, "{done}");
+        assert_eq!(warnings.len(), expected.len(), "{done}");
+        for (key, line, reason) in expected {
+            let said = warnings.iter().any(|text| {
+                text.starts_with(&format!("warning: `{key}`"))
+                    && text.contains(&format!(" of config.yaml at line {line}: "))
+                    && text.contains(reason)
+            });
+            assert!(said, "{key} {line} {reason}: {done}");
+        }
+    };
+    let of_machine = [
+        (
+            "on_sync",
+            7,
+            "this machine has no program `no-such-program`",
+        ),
+        ("on_sync", 13, "this machine has no `/no/such/program`"),
+    ];
+    let always = [
+        ("sync", 2, "No such file"),
+        ("sync", 3, "nothing matches `~/none/*`"),
+        ("env.UNSET", 5, "this machine has no variable `NOT_THERE`"),
+        ("on_sync", 8, "nothing brings `~/bin/none`"),
+        ("on_sync", 14, "nobody in this sandbox is root"),
+        ("setup", 15, "the repository has no `none.sh`"),
+        ("gate.checks", 16, "the repository has no `src/none.sh`"),
+        ("hide", 17, "nothing is at `not-here`"),
+    ];
+    let all = [&always[..], &of_machine].concat();
+    warnings(&all, "it can be read; 10 warnings");
+    // What an image has nobody knows here.
+    user.says(&format!("{config}sandbox: docker\n"));
+    warnings(&always, "it can be read; 8 warnings");
+    user.says("on_sync: [{cmd: true}]\nenv: {SET: $HOME}\n");
+    let done = user.cofferdam(&["config", "check"]).expect_code(0);
+    assert!(done.stderr.ends_with("good\n"), "{done}");
+}
+
 // covers: S1-35
 #[test]
 fn a_file_that_cannot_be_read_is_named_and_keeps_nobody_from_working() {
@@ -693,7 +761,11 @@ fn what_the_configuration_hides_is_not_seen() {
     user.git(&["add", "secret"]);
     user.git(&["commit", "-qm", "secret"]);
     let made = user.make();
-    assert!(!made.stderr.contains("not-here"), "{made}");
+    assert!(
+        made.stderr
+            .contains("note: `hide` names what is not here, and hides nothing by that: not-here (config.yaml:1)\n"),
+        "{made}"
+    );
     assert_eq!(
         user.inside("ls; cat secret/key src/lib.txt 2>/dev/null; true"),
         "README.md\n"

@@ -291,6 +291,10 @@ impl std::fmt::Display for Notice {
                     names.join(", ")
                 )
             }
+            Self::NothingHidden { paths } => {
+                let names = first(paths, MOST_OF_AN_AGENT);
+                format!("`hide` names what is not here, and hides nothing by that: {names}")
+            }
             Self::Executes { paths } => {
                 let names = first(paths, MOST_OF_AN_AGENT);
                 format!("these changed files run on your machine: {names}")

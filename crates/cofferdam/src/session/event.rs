@@ -160,6 +160,10 @@ pub enum Notice {
         #[serde(serialize_with = "crate::path_json::lossy_list")]
         paths: Vec<PathBuf>,
     },
+    /// `hide` of the configuration names these, each with file and line, and nothing is at them.
+    NothingHidden {
+        paths: Vec<String>,
+    },
     /// Changed files that run on the user's machine when they open or build the project.
     Executes {
         paths: Vec<String>,

@@ -14,20 +14,23 @@ use super::event::{Event, Notice};
 use super::hook_point::HookPoint;
 use super::hooks;
 use super::inside::AGENT_HOME;
+use super::looking::Looking;
 use super::options::Caller;
 use super::unsynced::SyncError;
 use crate::config::{Effective, Merged, Problem, Source, SyncHook};
 use crate::fsx;
 use crate::git::Repository;
-use crate::registry;
 use crate::sandbox::Sandbox;
 use crate::sync::manifest::{self, Manifest};
-use crate::sync::{Places, Wanted, deliver, gather, theme};
+use crate::sync::{Places, Wanted, deliver, gather};
 
 /// In the state directory: what was brought, and the digest of it.
 const MANIFEST: &str = "sync.manifest";
 const DONE: &str = "sync.json";
 const LONGEST: u64 = 1 << 30;
+
+/// Of a command that wants to be root.
+pub(super) const NO_ROOT: &str = "nobody in this sandbox is root, and the command is left out";
 
 /// How a sync is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,42 +162,25 @@ impl Syncing<'_> {
         })
     }
 
-    /// Looks at the sources, beside everything else that this process does.
+    /// Looks at the sources.
     async fn look(
         &self,
         config: &Merged,
         known: &Manifest,
     ) -> Result<(Wanted, Manifest), SyncError> {
-        let (config, known) = (config.clone(), known.clone());
-        let own = self.caller.home.path().to_owned();
-        let user_home = self.caller.user_home.clone();
-        let top = self.repository.top.clone();
-        let home = user_home.as_deref();
-        let theme = home.and_then(|home| theme(home, &self.caller.environment));
-        let written = if config.sync.is_empty() && theme.is_none() {
-            Vec::new()
-        } else {
-            registry::unseen(&self.caller.home, top.as_path(), home)?
+        let looking = Looking {
+            caller: self.caller,
+            top: self.repository.top.as_path(),
+            workdir: self.workdir,
+            given: self.environment,
         };
-        let environment = self.caller.environment.clone();
-        let (workdir, given) = (self.workdir.to_owned(), self.environment.clone());
-        let look = move || {
-            let places = Places {
-                own: &own,
-                user_home: user_home.as_deref(),
-                top: top.as_path(),
-                written: &written,
-                theme: theme.as_ref(),
-                environment: &environment,
-                given: &given,
-                workdir: &workdir,
-            };
-            let mut wanted = gather(&config, places, |path| known.entries.contains_key(path));
+        let known = known.clone();
+        let look = move |config: &Merged, places: Places<'_>| {
+            let mut wanted = gather(config, places, |path| known.entries.contains_key(path));
             let is = manifest::of(&mut wanted, &known);
             (wanted, is)
         };
-        let looked = tokio::task::spawn_blocking(look).await;
-        Ok(looked.unwrap_or_default())
+        Ok(looking.look(config, look).await?)
     }
 
     /// One after the other; the first that fails is the last (S1-106 to S1-111). How many were run.
@@ -204,10 +190,7 @@ impl Syncing<'_> {
         for one in &config.on_sync {
             if one.value.root {
                 let file = one.source.file();
-                let text = format!(
-                    "`on_sync` of {file} at line {}: nobody in this sandbox is root, and the command is left out",
-                    one.line
-                );
+                let text = format!("`on_sync` of {file} at line {}: {NO_ROOT}", one.line);
                 self.events.notice(Notice::NotSynced { text });
                 continue;
             }
