@@ -950,6 +950,70 @@ fn claude_opens_in_a_sandbox_that_stays() {
     user.ends();
 }
 
+/// Who waits for rules is told so after a while, whatever brings them; and each changes those of its own sandbox alone.
+// covers: S1-89, S1-91
+#[test]
+fn rules_that_take_a_while_are_said_and_are_those_of_one_sandbox() {
+    let user = User::new("firewall: {allow: [{domain: first.test}]}\n");
+    let bin = user.home().join("tools/bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    cofferdam::fsx::write_with_mode(&bin.join("claude"), CLAUDE.as_bytes(), 0o755).unwrap();
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    for name in ["box", "other"] {
+        user.with("PATH", &path, &["create", name]).expect_code(0);
+    }
+    let home = user.home().join(".cofferdam");
+    let rules = |name: &str| {
+        let listed = user.listed(name).unwrap();
+        let id = listed["id"].as_str().unwrap();
+        std::fs::read_to_string(home.join("state").join(id).join("rules")).unwrap()
+    };
+    let before = rules("other");
+    assert!(before.contains("first.test"), "{before}");
+    for (number, words) in [
+        &["sync", "box"][..],
+        &["run", "--in", "box", "--", "true"],
+        &["run", "--quiet", "--in", "box", "--", "true"],
+        &["claude", "box"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        user.says(&format!(
+            "firewall: {{allow: [{{domain: n{number}.test}}]}}\n"
+        ));
+        let held = std::fs::File::open(home.join("allowed/lock")).unwrap();
+        held.lock().unwrap();
+        let mut command = user.command(words);
+        command.env("PATH", &path);
+        let mut shown = OnTerminal::start(&command, (40, 200));
+        shown.expect("putting the network rules in force");
+        drop(held);
+        if words[0] == "claude" {
+            shown.expect("here:");
+            shown.press("\r");
+        }
+        shown.ends();
+        let said = shown.text();
+        assert_eq!(said.matches("in force…").count(), 1, "{said}");
+        assert!(rules("box").contains(&format!("n{number}.test")), "{said}");
+        assert_eq!(rules("other"), before, "{said}");
+    }
+    // Of one that waits for nobody it is the last word.
+    let done = user.cofferdam(&["sync", "box"]).expect_code(0);
+    assert!(
+        done.stderr
+            .ends_with("box: the configuration brings nothing into it; network rules in force\n"),
+        "{done}"
+    );
+    assert!(!done.stderr.contains("other"), "{done}");
+    user.cofferdam(&["sync"]).expect_code(0);
+    assert!(rules("other").contains("n3.test"));
+    user.cofferdam(&["delete", "--force", "other"])
+        .expect_code(0);
+    user.ends();
+}
+
 #[test]
 fn a_bound_that_cannot_be_read_is_not_left_out() {
     let user = User::new("limits: {memory: 1g}\nhid: [x]\n");

@@ -363,6 +363,7 @@ impl std::fmt::Display for Notice {
             Self::OtherWrites => {
                 "another command writes files of this repository for its sandboxes: waiting for it".to_owned()
             }
+            Self::RulesSlow => "putting the network rules in force…".to_owned(),
             Self::ConfigUnread { text } => format!(
                 "{text}: until that is mended none of its rules is in force, nor the built-in list"
             ),

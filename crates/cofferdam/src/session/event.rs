@@ -233,6 +233,8 @@ pub enum Notice {
     NetworkConfig {
         text: String,
     },
+    /// Changed rules of the network are not in force yet, which takes a while.
+    RulesSlow,
     /// Where the agent's program looks for its model unless it is told otherwise, and the network refuses that.
     ModelRefused {
         what: String,

@@ -92,6 +92,6 @@ pub use report::{Beside, Iteration, Kept, RunReport};
 pub use run::{check, run};
 pub use runlog::run_log;
 pub use stream::AgentFailure;
-pub use sync::{SyncMode, Synced};
+pub use sync::{RulesNow, SyncMode, Synced};
 pub use unsynced::SyncError;
 pub use variables::{VariablesError, env_file_is_exposed, variables};

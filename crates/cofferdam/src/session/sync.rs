@@ -4,13 +4,15 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::configured::{effective, plain};
 use super::emitter::Emitter;
-use super::event::{Event, Notice};
+use super::event::{Event, Notice, millis};
 use super::hook_point::HookPoint;
 use super::hooks;
 use super::inside::AGENT_HOME;
@@ -28,6 +30,9 @@ use crate::sync::{Places, Wanted, deliver, gather};
 const MANIFEST: &str = "sync.manifest";
 const DONE: &str = "sync.json";
 const LONGEST: u64 = 1 << 30;
+
+/// Milliseconds between two words on how far the files are.
+const NEWS: u64 = 250;
 
 /// Of a command that wants to be root.
 pub(super) const NO_ROOT: &str = "nobody in this sandbox is root, and the command is left out";
@@ -52,6 +57,20 @@ pub struct Synced {
     /// How many files were brought.
     pub files: usize,
     pub hooks: usize,
+    pub rules: RulesNow,
+}
+
+/// Which rules of the network a sandbox has after a sync.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RulesNow {
+    /// Those that it began with, or none: there were none to change.
+    #[default]
+    Unchanged,
+    /// Those that the files say; so many open connections were ended by that.
+    InForce { closed: u64 },
+    /// Those that it had before, which was said.
+    Kept,
 }
 
 /// As it is remembered.
@@ -130,13 +149,9 @@ impl Syncing<'_> {
         self.events.emit(&Event::Step { step: "sync" });
         // From here on it is not as it was remembered.
         fsx::remove_file_if_exists(&self.state.join(DONE))?;
-        let deliver = deliver::deliver(
-            self.sandbox,
-            &wanted,
-            &mut is,
-            &known,
-            mode == SyncMode::All,
-        );
+        let tell = self.telling();
+        let all = mode == SyncMode::All;
+        let deliver = deliver::deliver(self.sandbox, &wanted, &mut is, &known, all, &tell);
         let delivered = tokio::select! {
             () = cancel.cancelled() => return Err(SyncError::Cancelled),
             delivered = deliver => delivered?,
@@ -156,10 +171,28 @@ impl Syncing<'_> {
             fsx::write_private(&self.state.join(DONE), done.as_bytes())?;
         }
         Ok(Synced {
-            skipped: false,
             files: delivered.sent,
             hooks,
+            ..Synced::default()
         })
+    }
+
+    /// Tells now and then how far the files are.
+    fn telling(&self) -> impl Fn(usize, usize) + Send + Sync {
+        let (began, next) = (Instant::now(), AtomicU64::new(NEWS));
+        move |done, of| {
+            let millis = millis(began);
+            if millis < next.load(Ordering::Relaxed) {
+                return;
+            }
+            next.store(millis + NEWS, Ordering::Relaxed);
+            self.events.emit(&Event::Progress {
+                step: "sync",
+                done: done as u64,
+                of: of as u64,
+                millis,
+            });
+        }
     }
 
     /// Looks at the sources.
