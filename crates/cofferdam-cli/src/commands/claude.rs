@@ -16,8 +16,8 @@ use super::{create, keep_ready, living};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::from_here::work_in;
 use crate::ui::output;
-use crate::ui::shell::shell_word;
 
 /// Where none is named.
 const NAME: &str = "claude";
@@ -56,11 +56,7 @@ pub(crate) async fn run(
     let elsewhere = elsewhere.map(|directory| environment.at(directory));
     let other = |there: &&Environment| there.top() != environment.top();
     if let Some(there) = elsewhere.as_ref().filter(other) {
-        // What is said from here on names commands as they are given there.
-        let place = shell_word(&there.directory);
-        output::note(&format!(
-            "in {place}: give the commands that are named here as `cofferdam -C {place} …`\n"
-        ));
+        work_in(&there.directory);
     }
     let environment = elsewhere.as_ref().unwrap_or(environment);
     ready(&name, environment).await?;

@@ -1,5 +1,6 @@
 //! What the user sees: styles, tables, the live view of a run, its summary, and JSON.
 
+pub(crate) mod from_here;
 pub(crate) mod human;
 pub(crate) mod json;
 pub(crate) mod live;

@@ -933,9 +933,7 @@ fn claude_opens_in_a_sandbox_that_stays() {
     let place = other.repository();
     let place = place.to_str().unwrap();
     let mut claude = open(&["claude", place]);
-    claude.expect(&format!(
-        "in {place}: give the commands that are named here as"
-    ));
+    claude.expect(&format!("cofferdam -C {place} shell claude"));
     claude.expect("here:  vim second tty");
     leave(claude);
     user.cofferdam(&["-C", place, "delete", "--force", "claude"])
