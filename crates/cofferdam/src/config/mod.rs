@@ -2,9 +2,13 @@
 //!
 //! Whatever is not known is an error, so that no setting is believed to be in force that is not.
 
+#[cfg(test)]
+mod agreement;
 pub mod approvals;
 mod asked;
 mod content;
+#[cfg(test)]
+mod described;
 mod fields;
 mod firewall;
 mod harmless;
