@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use cofferdam::agent::AgentError;
@@ -26,7 +26,7 @@ use cofferdam::wall::log::LogError;
 use crate::environment::EnvironmentError;
 use crate::input::PromptInputError;
 use crate::ui::shell::shell_word;
-use crate::ui::{style, summary};
+use crate::ui::{output, style, summary};
 
 mod chain;
 mod image;
@@ -115,8 +115,7 @@ pub(crate) fn report(error: &CliError, colour: bool) -> ExitCode {
         CliError::Interrupted { code } => return ExitCode::from(*code),
         _ => {}
     }
-    let text = render(error, colour);
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    output::note(&render(error, colour));
     match error {
         CliError::Usage(_)
         | CliError::Misused { .. }

@@ -61,6 +61,9 @@ pub fn main() -> ExitCode {
         Ok(environment) => environment,
         Err(error) => return error::report(&error.into(), false),
     };
+    if let Some(directory) = &arguments.directory {
+        ui::from_here::work_in(directory);
+    }
     let colour = environment.colour.on_stderr();
     let runtime = match runtime() {
         Ok(runtime) => runtime,

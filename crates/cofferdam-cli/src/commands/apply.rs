@@ -12,6 +12,7 @@ use super::living::{self, Uncommitted};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::from_here::from_here;
 use crate::ui::shell::shell_word;
 use crate::ui::style::{self, paint};
 use crate::ui::{human, output};
@@ -91,13 +92,14 @@ pub(crate) async fn run(
                 text.push_str(&format!("  {}\n", printable_line(line.trim_start())));
             }
             let next = paint("undo:", style::HINT, colour);
-            text.push_str(&format!("{next} cofferdam apply --undo {name}\n"));
+            let mut then = format!("{next} cofferdam apply --undo {name}\n");
             if rest_came && !lives_on {
                 let force = if whole { "" } else { " --force" };
-                text.push_str(&format!(
+                then.push_str(&format!(
                     "when you have committed it: cofferdam delete{force} {name}   # removes the sandbox\n"
                 ));
             }
+            text.push_str(&from_here(&then));
             output::data(&text)?;
             if !done.executes.is_empty() {
                 let notice = Notice::Executes {

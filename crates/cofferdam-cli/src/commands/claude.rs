@@ -26,6 +26,9 @@ const PROGRAM: &str = "claude";
 ///
 /// On this terminal, as often as wanted. The sandbox is made where there is none, as `cofferdam create` makes one, and started where
 /// it was stopped. What your configuration says is in it; `cofferdam collect`, `diff` and `merge` bring home what is committed.
+///
+/// Unlike `cofferdam run` it gives Claude Code neither your keys nor a login that is kept. Log in there: that lasts as long as the
+/// sandbox. Or `env` of your configuration gives a key to every program, such as `ANTHROPIC_API_KEY: $ANTHROPIC_API_KEY`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The sandbox, `claude` unless given; or a directory of the repository that is meant, such as ./there

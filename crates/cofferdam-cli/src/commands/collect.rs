@@ -11,6 +11,7 @@ use super::living::{self, Sandboxes};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::from_here::from_here;
 use crate::ui::style::{self, paint};
 use crate::ui::{output, summary};
 
@@ -60,7 +61,7 @@ pub(crate) async fn run(
             };
             if let Some(command) = next {
                 let next = paint("next:", style::HINT, colour);
-                output::data(&format!("{next} {command}\n"))?;
+                output::data(&format!("{next} {}\n", from_here(&command)))?;
             }
             // With `--merge-to-head` they wait on its own branch for `merge`.
             stands.set(match landing {

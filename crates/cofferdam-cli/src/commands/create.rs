@@ -16,6 +16,7 @@ use super::{keep_ready, living};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::from_here::from_here;
 use crate::ui::style::{self, paint};
 use crate::ui::{json, output};
 
@@ -80,7 +81,7 @@ pub(crate) async fn run(
     output::data(&if json {
         json::line(&told(record))?
     } else {
-        render(record, environment.colour.on_stdout())
+        from_here(&render(record, environment.colour.on_stdout())).into_owned()
     })?;
     keep_ready::after_living(record);
     Ok(ExitCode::SUCCESS)

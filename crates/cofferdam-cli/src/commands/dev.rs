@@ -19,6 +19,7 @@ use super::{here, keep_ready, living};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::from_here::work_in;
 use crate::ui::shell::shell_word;
 use crate::ui::style::{self, paint};
 use crate::ui::{output, summary};
@@ -363,11 +364,8 @@ pub(super) fn there(
     let Some(path) = path else { return Ok(None) };
     let there = environment.at(directory(path, environment)?);
     if there.top() != environment.top() {
-        // What is said from here on names commands as they are given there.
-        let place = shell_word(&there.directory);
-        output::note(&format!(
-            "in {place}: give the commands that are named here as `cofferdam -C {place} …`\n"
-        ));
+        // What is said from here on names commands as they are given here.
+        work_in(&there.directory);
     }
     Ok(Some(there))
 }

@@ -12,6 +12,7 @@ use super::living::{self, Purpose};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::from_here::from_here;
 use crate::ui::steps::Verbosity;
 use crate::ui::{output, summary};
 
@@ -74,12 +75,12 @@ pub(crate) async fn run(
             output::note(&format!("note: {files}\n"));
         }
         if let Some(next) = summary::after_merge(landing, name, *lies_there) {
-            output::data(&format!("next: {next}\n"))?;
+            output::data(&format!("next: {}\n", from_here(&next)))?;
         }
         stands |= matches!(landing, Landing::Kept { .. } | Landing::Refused { .. });
     }
     if let Some(next) = looked_at.and_then(|kept| summary::after_merge(kept, name, false)) {
-        output::data(&format!("next: {next}\n"))?;
+        output::data(&format!("next: {}\n", from_here(&next)))?;
     }
     if stands {
         return Ok(ExitCode::FAILURE);

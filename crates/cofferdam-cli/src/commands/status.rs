@@ -25,6 +25,7 @@ use super::of_a_run;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::from_here::from_here;
 use crate::ui::{facts, human, json, output};
 
 /// Say how a sandbox is: its state, its branch, what came home, what runs in it; of one that ended, how, and what can be done
@@ -349,19 +350,26 @@ fn render(
         None => "nobody can tell now".to_owned(),
         Some(false) => "nothing to collect".to_owned(),
         Some(true) => match record.outcome.as_ref().map(|outcome| &outcome.landing) {
-            Some(Landing::Refused { why, .. }) => format!(
-                "refused by the gate: {}; mend it inside: cofferdam shell {}",
-                printable_line(why),
-                record.name
-            ),
-            _ => format!("commits inside: cofferdam collect {}", record.name),
+            Some(Landing::Refused { why, .. }) => {
+                let shell = format!("cofferdam shell {}", record.name);
+                format!(
+                    "refused by the gate: {}; mend it inside: {}",
+                    printable_line(why),
+                    from_here(&shell)
+                )
+            }
+            _ => {
+                let collect = format!("cofferdam collect {}", record.name);
+                format!("commits inside: {}", from_here(&collect))
+            }
         },
     };
     let changes = match told.changes {
         None => "nobody can tell now".to_owned(),
         Some(false) => "everything is in a commit".to_owned(),
         Some(true) if record.mode.owns_files() => {
-            format!("uncommitted: cofferdam diff --uncommitted {}", record.name)
+            let diff = format!("cofferdam diff --uncommitted {}", record.name);
+            format!("uncommitted: {}", from_here(&diff))
         }
         Some(true) => "uncommitted, in its files".to_owned(),
     };
@@ -391,10 +399,13 @@ fn render(
         ("mode", record.mode.as_str().to_owned()),
         (
             "workdir",
-            match workdir(record, environment) {
-                Some(path) => shown(&path),
-                None => format!("inside alone: cofferdam shell {}", record.name),
-            },
+            workdir(record, environment).map_or_else(
+                || {
+                    let shell = format!("cofferdam shell {}", record.name);
+                    format!("inside alone: {}", from_here(&shell))
+                },
+                |path| shown(&path),
+            ),
         ),
         ("network", reach(record, told)),
     ]);
@@ -403,7 +414,7 @@ fn render(
         None | Some(Stopping::Freezer) => {}
         Some(_) => {
             let why = "by signals, no control group could be made: see cofferdam doctor";
-            lines.push(("pause", why.to_owned()));
+            lines.push(("pause", from_here(why).into_owned()));
         }
     }
     lines.push(("age", human::age(record.created, Timestamp::now())));

@@ -7,23 +7,21 @@ use clap::Args;
 use cofferdam::registry::{self, Setup};
 use cofferdam::session::living::Condition;
 use cofferdam::session::manage::ManageError;
-use cofferdam::session::{Caller, Session, SessionError, SyncMode};
-use cofferdam::wall::allowed::Scope;
+use cofferdam::session::{Caller, RulesNow, Session, SessionError, SyncMode, Synced};
 
-use super::allow::{begin, patiently};
 use super::here::repository;
 use super::living::{self, Sandboxes};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
-use crate::ui::rules::tell;
 use crate::ui::steps::Verbosity;
 use crate::ui::{human, output};
 
 /// Bring what the configuration says into running sandboxes, changed or not
 ///
-/// Files of `home/`, the rules of `sync`, the variables of `env`; then the commands of `on_sync`. A file that is inside as it should be
-/// does not travel again. Without a name: into every sandbox of this repository that runs.
+/// What it may reach first; files of `home/`, the rules of `sync`, the variables of `env`; then the commands of `on_sync`. A file that is
+/// inside as it should be does not travel again. Other sandboxes stay as they are; without a name it is every one of this repository that
+/// lives on and runs.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The sandboxes, as `cofferdam list` names them
@@ -59,13 +57,8 @@ pub(crate) async fn run(
             return Ok(ExitCode::SUCCESS);
         }
     }
-    // Destinations first: the commands may want to reach them.
-    let change = begin(environment, interrupt).await?;
-    let reached = patiently(change.apply(&Scope::Repository(top.clone()))).await?;
-    let in_force = reached.sandboxes.is_empty() || tell(&reached, environment.colour.on_stderr());
-    drop(change);
     let sandboxes = Sandboxes { names };
-    let runs = Cell::new(named);
+    let (runs, in_force) = (Cell::new(named), Cell::new(true));
     let code = living::each(&sandboxes, environment, interrupt, async |caller, one| {
         let provider = one.provider(caller)?;
         let name = one.name().clone();
@@ -86,13 +79,10 @@ pub(crate) async fn run(
             session.sync(mode).await
         };
         let synced = living::narrated(caller, environment, Verbosity::Normal, sync).await??;
-        let files = human::plural(synced.files, "file");
-        let hooks = human::plural(synced.hooks, "command");
-        output::note(&if synced.skipped {
-            format!("{name}: the configuration brings nothing into it\n")
-        } else {
-            format!("{name}: {files} sent, {hooks} run\n")
-        });
+        if synced.rules == RulesNow::Kept {
+            in_force.set(false);
+        }
+        output::note(&format!("{name}: {}\n", outcome(&synced)));
         if failed {
             output::note(&format!(
                 "{name}: a command failed when it was made, so it is there for a look only: `cofferdam delete {name}`, and make it again\n"
@@ -104,5 +94,33 @@ pub(crate) async fn run(
     if !runs.get() {
         output::note("no sandbox of this repository runs: `cofferdam start NAME` starts one\n");
     }
-    Ok(if in_force { code } else { ExitCode::FAILURE })
+    Ok(if in_force.get() {
+        code
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// One line of what it did.
+fn outcome(synced: &Synced) -> String {
+    let mut text = if synced.skipped {
+        "the configuration brings nothing into it".to_owned()
+    } else {
+        let files = human::plural(synced.files, "file");
+        let hooks = human::plural(synced.hooks, "command");
+        format!("{files} sent, {hooks} run")
+    };
+    match synced.rules {
+        RulesNow::InForce { closed } => {
+            text.push_str("; network rules in force");
+            if closed > 0 {
+                let closed =
+                    human::plural(usize::try_from(closed).unwrap_or(usize::MAX), "connection");
+                text.push_str(&format!(", {closed} ended by them"));
+            }
+        }
+        RulesNow::Kept => text.push_str("; it keeps the network rules that it had"),
+        _ => {}
+    }
+    text
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use cofferdam::session::{Event, EventSink};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::from_here::from_here;
 use super::steps::{Kind, Line, Narrator};
 use super::{json, output, style};
 
@@ -202,7 +203,10 @@ impl View {
                 paint("  .", style::FAINT),
                 paint(text, style::FAINT)
             ),
-            Kind::Warning => format!("{} {text}", paint("note:", style::WARNING)),
+            Kind::Warning => {
+                let text = from_here(text);
+                format!("{} {text}", paint("note:", style::WARNING))
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What the user sees: styles, tables, the live view of a run, its summary, and JSON.
 
 pub(crate) mod facts;
+pub(crate) mod from_here;
 pub(crate) mod human;
 pub(crate) mod json;
 pub(crate) mod live;

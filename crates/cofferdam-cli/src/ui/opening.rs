@@ -7,6 +7,7 @@ use cofferdam::names::Slug;
 use cofferdam::text::printable_line;
 use cofferdam::wall::{Origin, Refused, Rule, Target, rules};
 
+use super::from_here::from_here;
 use super::shell::shell_word;
 use super::table::fit;
 
@@ -20,7 +21,7 @@ const LONGEST: usize = 60;
 /// The command that makes `rule`.
 pub(crate) fn command(rule: &str) -> String {
     let words: Vec<String> = rule.split_ascii_whitespace().map(shell_word).collect();
-    format!("cofferdam allow {}", words.join(" "))
+    from_here(&format!("cofferdam allow {}", words.join(" "))).into_owned()
 }
 
 /// The command that makes `rule`, where it is one to offer. What was asked for is the sandbox's own choice: a

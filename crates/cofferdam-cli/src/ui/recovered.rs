@@ -7,6 +7,7 @@ use cofferdam::session::Landing;
 use cofferdam::session::manage::Recovered;
 use cofferdam::text::printable_line;
 
+use super::from_here::from_here;
 use super::shell::shell_word;
 use super::{human, summary};
 
@@ -44,11 +45,11 @@ pub(crate) fn render(one: &Recovered, directory: &Path) -> String {
     }
     if let Some(next) = summary::after_recovery(one) {
         let go = if elsewhere {
-            format!("cd {there} && ")
+            format!("cd {there} && {next}")
         } else {
-            String::new()
+            from_here(&next).into_owned()
         };
-        let _ = writeln!(out, "  next: {go}{next}");
+        let _ = writeln!(out, "  next: {go}");
     }
     out
 }

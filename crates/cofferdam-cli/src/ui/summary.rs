@@ -9,6 +9,7 @@ use cofferdam::session::manage::{Recovered, Stays};
 use cofferdam::session::{CommitLine, Kept, Landing, RunReport};
 use cofferdam::text::printable_line;
 
+use super::from_here::from_here;
 use super::human;
 use super::opening;
 use super::shell::shell_word;
@@ -37,14 +38,13 @@ pub(crate) fn render(report: &RunReport, colour: bool) -> String {
     let label = paint("refused:", style::WARNING, colour);
     out.push_str(&opening::text(&report.refused, Some(&report.name), &label));
     if let Some(next) = next(&end) {
-        let _ = writeln!(out, "{} {next}", paint("next:", style::HINT, colour));
+        let (label, next) = (paint("next:", style::HINT, colour), from_here(&next));
+        let _ = writeln!(out, "{label} {next}");
     }
     if report.preserved_worktree.is_some() {
         let (name, goes) = (&report.name, what_goes(&end));
-        let _ = writeln!(
-            out,
-            "when nothing of it is needed: cofferdam delete --force {name}{goes}"
-        );
+        let delete = format!("cofferdam delete --force {name}{goes}");
+        let _ = writeln!(out, "when nothing of it is needed: {}", from_here(&delete));
     }
     out
 }
@@ -191,7 +191,7 @@ pub(crate) fn merged_already(name: &str, commits: usize, colour: bool) -> String
 pub(crate) fn after_landing(stays: Option<&Stays>, name: &str, colour: bool) -> String {
     let next = paint("next:", style::HINT, colour);
     let name = shell_word(name);
-    match stays {
+    let text = match stays {
         None => format!("{next} cofferdam gc   # clears merged sandboxes\n"),
         Some(Stays::Uncommitted(path)) => {
             let (place, look) = (place(path), status(path, &name));
@@ -214,7 +214,8 @@ pub(crate) fn after_landing(stays: Option<&Stays>, name: &str, colour: bool) -> 
                  when nothing of it is needed: cofferdam delete {name}\n"
             )
         }
-    }
+    };
+    from_here(&text).into_owned()
 }
 
 /// Where commits are that are on no branch, and what takes them. `there`: the option for git, with a space before it, where
@@ -391,7 +392,9 @@ fn is_worktree(path: &Path) -> bool {
 /// The same after the name of the place, where the next step is another.
 fn look(end: &End<'_>) -> String {
     match end.preserved_worktree {
-        Some(path) if end.waits() => format!("; look at it with: {}", status(path, end.name)),
+        Some(path) if end.waits() => {
+            format!("; look at it with: {}", from_here(&status(path, end.name)))
+        }
         _ => String::new(),
     }
 }

@@ -80,6 +80,7 @@ fn files_of_home_are_in_the_agents_home() {
     let executable = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(files.join(".vimrc"), executable).unwrap();
     std::os::unix::fs::symlink(".vimrc", files.join("to-vimrc")).unwrap();
+    std::os::unix::fs::symlink(files.join(".vimrc"), files.join("to-vimrc-too")).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", files.join("out")).unwrap();
     let made = user.make();
     assert_eq!(
@@ -92,8 +93,8 @@ fn files_of_home_are_in_the_agents_home() {
         "agent:agent\nagent:agent\nagent:agent\nnot the repositorys\n"
     );
     assert_eq!(
-        user.inside("cat ~/to-vimrc; ls ~/out 2>/dev/null; true"),
-        "set nu\n"
+        user.inside("cat ~/to-vimrc ~/to-vimrc-too; ls ~/out 2>/dev/null; true"),
+        "set nu\nset nu\n"
     );
     assert!(made.stderr.contains("out: a link leads out of"), "{made}");
     assert_eq!(
@@ -464,11 +465,74 @@ fn each_value_says_where_it_is_from() {
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     let values = json["values"].as_array().unwrap();
     let found = values.iter().find(|one| one["key"] == "env.APP_THEIRS");
-    let expected =
-        serde_json::json!({"key": "env.APP_THEIRS", "value": "two", "from": format!("{theirs}:3")});
+    let file = user.repository().join(theirs);
+    let expected = serde_json::json!({
+        "key": "env.APP_THEIRS",
+        "value": "two",
+        "from": {"file": file.to_str().unwrap(), "line": 3},
+    });
     assert_eq!(found, Some(&expected), "{json}");
+    // A rule each, which no file has.
+    let built_in = values.iter().filter(|one| one["key"] == "firewall.allow");
+    let built_in: Vec<_> = built_in.collect();
+    assert!(built_in.len() > 30, "{json}");
+    for one in built_in {
+        assert!(
+            one["from"].is_null() && one["value"]["domain"].is_string(),
+            "{one}"
+        );
+    }
     let waiting = serde_json::json!([{"asked": "env: OWN is \"three\"", "line": 4}]);
     assert_eq!(json["waiting"], waiting);
+}
+
+/// What a program reads is what the file says, and not how people are told of it.
+#[test]
+fn values_are_data() {
+    let user = User::new(
+        "firewall: {allow: [{domain: a.test}, {cidr: 203.0.113.9}]}
+sync: [{src: /x, dest: ~/y/, mode: 755}]
+env: {PLAIN: $$5, OF_HOST: $OF_HOST}
+on_sync: [{cmd: make, name: makes}]
+limits: {memory: 1g, cpus: \"1.5\", pids: 500}
+run: {iterations: 3, network: none}
+hide: [secret]
+protect: [ci]
+setup: npm ci
+gate: {checks: [{cmd: npm test}]}
+sandbox: docker
+",
+    );
+    let done = user.cofferdam(&["config", "--json"]).expect_code(0);
+    let object: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    let file = user.home().join(".cofferdam/config.yaml");
+    let mut told = serde_json::Map::new();
+    for one in object["values"].as_array().unwrap() {
+        assert_eq!(one["from"]["file"], file.to_str().unwrap(), "{one}");
+        let (key, line) = (one["key"].as_str().unwrap(), &one["from"]["line"]);
+        told.insert(format!("{key} {line} {}", told.len()), one["value"].clone());
+    }
+    assert_eq!(
+        serde_json::Value::Object(told),
+        serde_json::json!({
+            "firewall.allow 1 0": {"domain": "a.test", "ports": [80, 443]},
+            "firewall.allow 1 1": {"cidr": "203.0.113.9", "ports": null},
+            "sync 2 2": {"src": "/x", "dest": "~/y/", "mode": "0755", "owner": "agent:agent"},
+            "env.OF_HOST 3 3": {"host": "OF_HOST"},
+            "env.PLAIN 3 4": "$5",
+            "on_sync 4 5": {"cmd": "make", "name": "makes", "root": false},
+            "limits.cpus 5 6": 1.5,
+            "limits.memory 5 7": 1_073_741_824,
+            "limits.pids 5 8": 500,
+            "run.iterations 6 9": 3,
+            "run.network 6 10": "none",
+            "sandbox 11 11": "docker",
+            "hide 7 12": "secret",
+            "protect 8 13": "ci",
+            "setup 9 14": "npm ci",
+            "gate.checks 10 15": {"cmd": "npm test", "name": null},
+        })
+    );
 }
 
 // covers: S1-60, S1-61, S1-115, S1-116, S1-118, S1-119
@@ -505,6 +569,18 @@ fn the_theme_of_the_users_zsh_comes_along() {
     assert_eq!(
         user.inside("cd ~/.oh-my-zsh; find . -type f | sort"),
         "./custom/themes/mine.zsh-theme\n./custom/themes/power/internal/part.zsh\n./custom/themes/power/power.zsh-theme\n"
+    );
+    // Wherever they have it.
+    user.puts(".zshenv", "export ZDOTDIR=~/.config/zsh\n");
+    user.puts(
+        ".config/zsh/.zshrc",
+        "export ZSH_CUSTOM=\"$ZDOTDIR/custom\"\nexport ZSH_THEME=\"there\"\n",
+    );
+    user.puts(".config/zsh/custom/themes/there.zsh-theme", "t");
+    user.cofferdam(&["sync", "box"]).expect_code(0);
+    assert_eq!(
+        user.inside("cat ~/.cofferdam-zsh-theme ~/.oh-my-zsh/custom/themes/there.zsh-theme"),
+        "ZSH_THEME=\"there\"\nt"
     );
     user.ends();
 }
@@ -597,6 +673,74 @@ fn shells_in_containers_have_variables_and_theme() {
     }
 }
 
+/// Each by its key, file and line; and nothing that a sandbox could have after all.
+#[test]
+fn what_cannot_work_is_a_warning() {
+    let config = "sync:
+  - {src: ~/missing, dest: ~/a}
+  - {src: ~/none/*, dest: ~/b/}
+  - {src: ~/there, dest: ~/c}
+env: {UNSET: $NOT_THERE, SET: $HOME}
+on_sync:
+  - {cmd: no-such-program --now}
+  - {cmd: ~/bin/none}
+  - {cmd: ~/bin/there && own-tool; own-tool}
+  - {cmd: own-tool}
+  - {cmd: cd /tmp && no-such-program}
+  - {cmd: X=1 no-such-program}
+  - {cmd: /no/such/program}
+  - {cmd: sh -c true, root: true}
+setup: ./none.sh
+gate: {checks: [{cmd: src/lib.txt}, {cmd: src/none.sh}]}
+hide: [src, not-here]
+";
+    let user = User::new(config);
+    user.puts("there", "there");
+    user.puts(".cofferdam/home/bin/there", "there");
+    user.puts(".cofferdam/home/bin/own-tool", "there");
+    let warnings = |expected: &[(&str, u32, &str)], end: &str| {
+        let done = user.cofferdam(&["config", "check"]).expect_code(0);
+        let lines: Vec<&str> = done.stderr.lines().collect();
+        let (last, warnings) = lines.split_last().unwrap();
+        assert_eq!(*last, end, "{done}");
+        assert_eq!(warnings.len(), expected.len(), "{done}");
+        for (key, line, reason) in expected {
+            let said = warnings.iter().any(|text| {
+                text.starts_with(&format!("warning: `{key}`"))
+                    && text.contains(&format!(" of config.yaml at line {line}: "))
+                    && text.contains(reason)
+            });
+            assert!(said, "{key} {line} {reason}: {done}");
+        }
+    };
+    let of_machine = [
+        (
+            "on_sync",
+            7,
+            "this machine has no program `no-such-program`",
+        ),
+        ("on_sync", 13, "this machine has no `/no/such/program`"),
+    ];
+    let always = [
+        ("sync", 2, "No such file"),
+        ("sync", 3, "nothing matches `~/none/*`"),
+        ("env.UNSET", 5, "this machine has no variable `NOT_THERE`"),
+        ("on_sync", 8, "nothing brings `~/bin/none`"),
+        ("on_sync", 14, "nobody in this sandbox is root"),
+        ("setup", 15, "the repository has no `none.sh`"),
+        ("gate.checks", 16, "the repository has no `src/none.sh`"),
+        ("hide", 17, "nothing is at `not-here`"),
+    ];
+    let all = [&always[..], &of_machine].concat();
+    warnings(&all, "it can be read; 10 warnings");
+    // What an image has nobody knows here.
+    user.says(&format!("{config}sandbox: docker\n"));
+    warnings(&always, "it can be read; 8 warnings");
+    user.says("on_sync: [{cmd: true}]\nenv: {SET: $HOME}\n");
+    let done = user.cofferdam(&["config", "check"]).expect_code(0);
+    assert!(done.stderr.ends_with("good\n"), "{done}");
+}
+
 // covers: S1-35
 #[test]
 fn a_file_that_cannot_be_read_is_named_and_keeps_nobody_from_working() {
@@ -617,7 +761,11 @@ fn what_the_configuration_hides_is_not_seen() {
     user.git(&["add", "secret"]);
     user.git(&["commit", "-qm", "secret"]);
     let made = user.make();
-    assert!(!made.stderr.contains("not-here"), "{made}");
+    assert!(
+        made.stderr
+            .contains("note: `hide` names what is not here, and hides nothing by that: not-here (config.yaml:1)\n"),
+        "{made}"
+    );
     assert_eq!(
         user.inside("ls; cat secret/key src/lib.txt 2>/dev/null; true"),
         "README.md\n"
@@ -785,9 +933,7 @@ fn claude_opens_in_a_sandbox_that_stays() {
     let place = other.repository();
     let place = place.to_str().unwrap();
     let mut claude = open(&["claude", place]);
-    claude.expect(&format!(
-        "in {place}: give the commands that are named here as"
-    ));
+    claude.expect(&format!("cofferdam -C {place} shell claude"));
     claude.expect("here:  vim second tty");
     leave(claude);
     user.cofferdam(&["-C", place, "delete", "--force", "claude"])
@@ -798,6 +944,70 @@ fn claude_opens_in_a_sandbox_that_stays() {
         "{done}"
     );
     user.cofferdam(&["delete", "--force", "claude"])
+        .expect_code(0);
+    user.ends();
+}
+
+/// Who waits for rules is told so after a while, whatever brings them; and each changes those of its own sandbox alone.
+// covers: S1-89, S1-91
+#[test]
+fn rules_that_take_a_while_are_said_and_are_those_of_one_sandbox() {
+    let user = User::new("firewall: {allow: [{domain: first.test}]}\n");
+    let bin = user.home().join("tools/bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    cofferdam::fsx::write_with_mode(&bin.join("claude"), CLAUDE.as_bytes(), 0o755).unwrap();
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    for name in ["box", "other"] {
+        user.with("PATH", &path, &["create", name]).expect_code(0);
+    }
+    let home = user.home().join(".cofferdam");
+    let rules = |name: &str| {
+        let listed = user.listed(name).unwrap();
+        let id = listed["id"].as_str().unwrap();
+        std::fs::read_to_string(home.join("state").join(id).join("rules")).unwrap()
+    };
+    let before = rules("other");
+    assert!(before.contains("first.test"), "{before}");
+    for (number, words) in [
+        &["sync", "box"][..],
+        &["run", "--in", "box", "--", "true"],
+        &["run", "--quiet", "--in", "box", "--", "true"],
+        &["claude", "box"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        user.says(&format!(
+            "firewall: {{allow: [{{domain: n{number}.test}}]}}\n"
+        ));
+        let held = std::fs::File::open(home.join("allowed/lock")).unwrap();
+        held.lock().unwrap();
+        let mut command = user.command(words);
+        command.env("PATH", &path);
+        let mut shown = OnTerminal::start(&command, (40, 200));
+        shown.expect("putting the network rules in force");
+        drop(held);
+        if words[0] == "claude" {
+            shown.expect("here:");
+            shown.press("\r");
+        }
+        shown.ends();
+        let said = shown.text();
+        assert_eq!(said.matches("in force…").count(), 1, "{said}");
+        assert!(rules("box").contains(&format!("n{number}.test")), "{said}");
+        assert_eq!(rules("other"), before, "{said}");
+    }
+    // Of one that waits for nobody it is the last word.
+    let done = user.cofferdam(&["sync", "box"]).expect_code(0);
+    assert!(
+        done.stderr
+            .ends_with("box: the configuration brings nothing into it; network rules in force\n"),
+        "{done}"
+    );
+    assert!(!done.stderr.contains("other"), "{done}");
+    user.cofferdam(&["sync"]).expect_code(0);
+    assert!(rules("other").contains("n3.test"));
+    user.cofferdam(&["delete", "--force", "other"])
         .expect_code(0);
     user.ends();
 }

@@ -133,7 +133,8 @@ fn one_that_keeps_work_is_a_problem_that_names_the_command_that_ends_it() {
     let done = environment
         .cofferdam(&[&at[0], &at[1], "delete", &id])
         .expect_code(1);
-    assert!(done.stderr.contains(&format!("`{ends}`")), "{done}");
+    let ends_here = format!("`cofferdam -C {} delete --force {id}`", at[1]);
+    assert!(done.stderr.contains(&ends_here), "{done}");
     assert!(state.join("git").is_dir());
     let forced = [&at[0], &at[1], "delete", "--force", &id];
     environment.cofferdam(&forced).expect_code(0);
@@ -233,7 +234,8 @@ fn a_name_that_two_have_is_not_guessed() {
     for one in both {
         let id = one["id"].as_str().unwrap();
         assert!(
-            done.stderr.contains(&format!("`cofferdam delete {id}`")),
+            done.stderr
+                .contains(&format!("`cofferdam -C {} delete {id}`", at[1])),
             "{done}"
         );
         environment

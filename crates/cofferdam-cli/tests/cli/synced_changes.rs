@@ -206,6 +206,52 @@ fn what_nobody_says_any_more_is_in_no_shell() {
     user.ends();
 }
 
+/// What a command names to be done next does it from where its user stands.
+#[test]
+fn with_another_directory_the_next_commands_name_it() {
+    let user = User::new("");
+    user.write(".cofferdam/config.yaml", "env: {PATH_LIKE: theirs}\n");
+    let parent = user.repository().parent().unwrap().to_owned();
+    let name = user.repository().file_name().unwrap().to_owned();
+    let name = name.to_str().unwrap();
+    let given = |words: &[&str]| there(&user, &parent, "", words);
+    let asked = given(&["-C", name, "approve"]).expect_code(1);
+    let next = asked.stderr.split('`').nth(1).unwrap();
+    let words: Vec<&str> = next.split(' ').collect();
+    assert_eq!(words[..4], ["cofferdam", "-C", name, "approve"], "{asked}");
+    given(&words[1..]).expect_code(0);
+    let said = |words: &[&str], code: i32, text: &str| {
+        let done = given(words).expect_code(code);
+        let shown = format!("{}{}", done.stdout, done.stderr);
+        assert!(shown.contains(text), "{text}: {done}");
+    };
+    let create = ["-C", name, "create", "box", "--network", "none"];
+    said(
+        &create,
+        0,
+        &format!("next: cofferdam -C {name} shell box\n"),
+    );
+    said(&create, 1, &format!("`cofferdam -C {name} status box`"));
+    let commit = "echo a > a; git add a; git commit -qm 'see `cofferdam list`'";
+    given(&["-C", name, "exec", "box", "--", "sh", "-c", commit]).expect_code(0);
+    let status = ["-C", name, "status", "box"];
+    said(
+        &status,
+        0,
+        &format!("commits inside: cofferdam -C {name} collect box\n"),
+    );
+    // What somebody else wrote stays as it is.
+    let collect = ["-C", name, "collect", "box"];
+    said(&collect, 0, "see `cofferdam list`\n");
+    said(&collect, 0, "has no new commit");
+    let merge = ["-C", name, "collect", "none"];
+    said(&merge, 1, &format!("`cofferdam -C {name} list"));
+    // Who stands there is told nothing of it.
+    let status = user.cofferdam(&["status", "box"]).expect_code(0);
+    assert!(!status.stdout.contains(" -C "), "{status}");
+    user.ends();
+}
+
 /// What was approved and cannot be read has a way out, and each hint is a command that does what it says.
 #[test]
 fn approvals_that_cannot_be_read_are_put_aside() {
@@ -236,6 +282,15 @@ fn approvals_that_cannot_be_read_are_put_aside() {
     let revoked = user.cofferdam(&["approve", "--revoke"]).expect_code(0);
     let kept = user.home().join(".cofferdam/approvals.unread");
     assert!(revoked.stderr.contains(kept.to_str().unwrap()), "{revoked}");
+    assert_eq!(fs::read(&kept).unwrap(), b"{ broken");
+    // One after the other.
+    for (number, text) in [(2, "{ too"), (3, "{ as well")] {
+        user.puts(".cofferdam/approvals.json", text);
+        let revoked = user.cofferdam(&["approve", "--revoke"]).expect_code(0);
+        let next = kept.with_extension(format!("unread.{number}"));
+        assert!(revoked.stderr.contains(next.to_str().unwrap()), "{revoked}");
+        assert_eq!(fs::read(&next).unwrap(), text.as_bytes());
+    }
     assert_eq!(fs::read(&kept).unwrap(), b"{ broken");
     trust();
     user.cofferdam(&["approve", "--revoke"]).expect_code(0);

@@ -1,14 +1,15 @@
 //! What of repositories' files their user has approved: `approvals.json` in Cofferdam's home.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::fsx::{self, FileError, lock};
+use crate::fsx::{self, Context, FileError, lock};
 use crate::home::Home;
 use crate::names::RepoPath;
 use crate::text::hex;
@@ -131,11 +132,26 @@ pub fn revoke(home: &Home, repository: &RepoPath) -> Result<Revoked, ApprovalErr
             Revoked::Nothing
         }),
         Err(ApprovalError::Content { .. }) => {
-            let (path, kept) = (home.approvals(), home.approvals().with_extension("unread"));
-            fs::rename(&path, &kept).map_err(|error| FileError::new("put aside", &path, error))?;
+            let kept = put_aside(&home.approvals())?;
             Ok(Revoked::Unreadable { kept })
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Gives the file a name that no other one has: what was put aside before stays too.
+fn put_aside(path: &Path) -> Result<PathBuf, FileError> {
+    let mut number = 1;
+    loop {
+        let kept = path.with_extension(match number {
+            1 => "unread".to_owned(),
+            _ => format!("unread.{number}"),
+        });
+        let only_new = RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(CWD, path, CWD, &kept, only_new) {
+            Err(Errno::EXIST) => number += 1,
+            moved => return moved.context("put aside", path).map(|()| kept),
+        }
     }
 }
 

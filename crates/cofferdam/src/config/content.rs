@@ -198,6 +198,10 @@ pub enum ContentError {
     Words,
     #[error("it is no path")]
     NoPath,
+    #[error(
+        "of home directories only your own has a short name, `~/`: write the whole path, or `./~…` for a file whose name begins so"
+    )]
+    OtherHome,
     #[error("patterns mean nothing here: name each file, or the directory that they are in")]
     Pattern,
     #[error("it is a path in the sandbox: begin it with `/` or `~/`")]

@@ -5,6 +5,8 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::content::{ContentError, LocatedRule, MAX_RULES, Misplaced};
+#[cfg(test)]
+use super::described;
 use super::fields::{line, present, value, wrong};
 
 #[derive(Debug, Default, Deserialize)]
@@ -13,26 +15,27 @@ use super::fields::{line, present, value, wrong};
 pub(super) struct Firewall {
     /// What `cofferdam net rules` lists.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "Vec<Entry>"))]
+    #[cfg_attr(test, schemars(with = "Vec<Entry>", extend("maxItems" = MAX_RULES)))]
     allow: Option<Spanned<Option<Vec<Spanned<Entry>>>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Allow"))]
+#[cfg_attr(test, schemars(extend("oneOf" = [{"required": ["domain"]}, {"required": ["cidr"]}])))]
 #[serde(deny_unknown_fields, default)]
 struct Entry {
     /// A host, or all below one: `*.example.com`.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[cfg_attr(test, schemars(schema_with = "described::host"))]
     domain: Option<Spanned<String>>,
     /// An address or a range of addresses.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[cfg_attr(test, schemars(schema_with = "described::host"))]
     cidr: Option<Spanned<String>>,
     /// 80 and 443 of a domain, all of a range unless given.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "Vec<u16>"))]
+    #[cfg_attr(test, schemars(schema_with = "described::ports"))]
     ports: Option<Spanned<Option<Vec<Spanned<i64>>>>>,
 }
 

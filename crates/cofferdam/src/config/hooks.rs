@@ -3,26 +3,30 @@
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+#[cfg(test)]
+use super::content::MAX_CHECKS;
 use super::content::{Check, ContentError, Located, Misplaced, SyncHook};
+#[cfg(test)]
+use super::described;
 use super::fields::{line, present, value, wrong};
 use super::named::{MOST, words};
 
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(rename = "Hook"))]
+#[cfg_attr(test, schemars(rename = "Hook", extend("required" = ["cmd"])))]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Entry {
     /// A line for `sh -c`.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String", required))]
+    #[cfg_attr(test, schemars(schema_with = "described::text"))]
     cmd: Option<Spanned<String>>,
     /// What it is called while it runs; the command unless given.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[cfg_attr(test, schemars(schema_with = "described::text"))]
     name: Option<Spanned<String>>,
     /// As root of the container instead of the agent.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "bool"))]
+    #[cfg_attr(test, schemars(schema_with = "described::switch"))]
     root: Option<Spanned<bool>>,
 }
 
@@ -33,22 +37,22 @@ pub(super) struct Entry {
 pub(super) struct GateEntry {
     /// Commands that must succeed in a new sandbox of the commits' files, without network and variables, before a branch moves.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "Vec<CheckEntry>"))]
+    #[cfg_attr(test, schemars(with = "Vec<CheckEntry>", extend("maxItems" = MAX_CHECKS)))]
     pub(super) checks: Option<Spanned<Option<Vec<Spanned<CheckEntry>>>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(rename = "Check"))]
+#[cfg_attr(test, schemars(rename = "Check", extend("required" = ["cmd"])))]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct CheckEntry {
     /// A line for `sh -c`.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String", required))]
+    #[cfg_attr(test, schemars(schema_with = "described::text"))]
     cmd: Option<Spanned<String>>,
     /// What it is called while it runs; the command unless given.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[cfg_attr(test, schemars(schema_with = "described::text"))]
     name: Option<Spanned<String>>,
 }
 

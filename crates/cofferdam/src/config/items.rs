@@ -6,31 +6,33 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::content::{ContentError, Destination, Located, Misplaced, Owner, SyncRule};
+#[cfg(test)]
+use super::described;
 use super::fields::{line, present, wrong};
 
 const DEFAULT_MODE: u32 = 0o644;
 
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(rename = "Sync"))]
+#[cfg_attr(test, schemars(rename = "Sync", extend("required" = ["src", "dest"])))]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Entry {
     /// A file of this machine, or a pattern with `*`, `?` and `[…]`: absolute, below `~/`, or below the directory of
     /// this file (a repository's: its top).
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String", required))]
+    #[cfg_attr(test, schemars(schema_with = "described::source"))]
     src: Option<Spanned<String>>,
     /// Where it goes inside: absolute or below `~/`; a slash at its end means a directory.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String", required))]
+    #[cfg_attr(test, schemars(schema_with = "described::destination"))]
     dest: Option<Spanned<String>>,
     /// In octal digits; `0644` unless given.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String", regex(pattern = r"^0?[0-7]{3}$")))]
+    #[cfg_attr(test, schemars(schema_with = "described::mode"))]
     mode: Option<Spanned<String>>,
     /// `agent:agent` unless given.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[cfg_attr(test, schemars(schema_with = "described::owner"))]
     owner: Option<Spanned<String>>,
 }
 
@@ -50,6 +52,9 @@ pub(super) fn located(
     let dest = dest.as_ref().ok_or_else(|| missing("dest"))?;
     if src.value.is_empty() || src.value.contains('\0') {
         return Err(wrong(src, field(".src"), ContentError::NoPath));
+    }
+    if src.value.starts_with('~') && !src.value.starts_with("~/") {
+        return Err(wrong(src, field(".src"), ContentError::OtherHome));
     }
     let to = destination(&dest.value).map_err(|problem| wrong(dest, field(".dest"), problem))?;
     let mode = match mode {

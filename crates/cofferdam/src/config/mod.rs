@@ -2,9 +2,13 @@
 //!
 //! Whatever is not known is an error, so that no setting is believed to be in force that is not.
 
+#[cfg(test)]
+mod agreement;
 pub mod approvals;
 mod asked;
 mod content;
+#[cfg(test)]
+mod described;
 mod fields;
 mod firewall;
 mod harmless;
@@ -114,6 +118,11 @@ pub fn load(home: &Home) -> Result<Config, ConfigError> {
 /// The text of a file that has just these rules. `None`: one of them says more than an entry of the file can.
 pub fn text_of(rules: &[Rule]) -> Option<String> {
     written::text(rules)
+}
+
+/// What sandboxes may reach where the user's own file has no list.
+pub fn built_in() -> Result<Vec<Rule>, ListError> {
+    cofferdam_wall::defaults::rules()
 }
 
 /// What `cofferdam init` writes: the built-in list, and what else can be said.

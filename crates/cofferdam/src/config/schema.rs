@@ -9,22 +9,24 @@ use serde_saphyr::Spanned;
 use super::content::{
     Config, ContentError, MAX_CHECKS, MAX_COMMANDS, MAX_PATHS, MAX_RULES, Misplaced,
 };
+#[cfg(test)]
+use super::described;
 use super::fields::{present, value, wrong};
 use super::{firewall, hooks, items, settings, variables, yaml};
 
 // Each field is there or not; one without a value is not the same as none.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(title = "Cofferdam's config.yaml"))]
+#[cfg_attr(test, schemars(title = "Cofferdam's config.yaml", extend("type" = ["object", "null"])))]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct File {
     /// Files of this machine that are copied into each sandbox.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "Vec<items::Entry>"))]
+    #[cfg_attr(test, schemars(with = "Vec<items::Entry>", extend("maxItems" = MAX_RULES)))]
     sync: Option<Spanned<Option<Vec<Spanned<items::Entry>>>>>,
     /// Variables of programs inside: text as it is, or `$NAME` for one of this machine's.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "BTreeMap<String, String>"))]
+    #[cfg_attr(test, schemars(schema_with = "described::variables"))]
     env: Option<Spanned<Option<variables::Entries>>>,
     /// What sandboxes may reach.
     #[serde(deserialize_with = "present")]
@@ -32,19 +34,19 @@ pub(super) struct File {
     firewall: Option<Spanned<Option<firewall::Firewall>>>,
     /// Commands that run inside after each sync, one after the other.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "Vec<hooks::Entry>"))]
+    #[cfg_attr(test, schemars(with = "Vec<hooks::Entry>", extend("maxItems" = MAX_COMMANDS)))]
     on_sync: Option<Spanned<Option<Vec<Spanned<hooks::Entry>>>>>,
     /// Files and directories of the repository that sandboxes do not see.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "Vec<String>"))]
+    #[cfg_attr(test, schemars(schema_with = "described::paths"))]
     hide: Option<Spanned<Option<Vec<Spanned<String>>>>>,
     /// Files and directories of the repository that no commit of a sandbox may change.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "Vec<String>"))]
+    #[cfg_attr(test, schemars(schema_with = "described::paths"))]
     protect: Option<Spanned<Option<Vec<Spanned<String>>>>>,
     /// A line for `sh -c` that runs once in each new sandbox, in the repository's files, before anybody works there.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[cfg_attr(test, schemars(schema_with = "described::text"))]
     setup: Option<Spanned<Option<String>>>,
     /// What commits must pass.
     #[serde(deserialize_with = "present")]
@@ -56,7 +58,7 @@ pub(super) struct File {
     sandbox: settings::Key<String>,
     /// The image of containers.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[cfg_attr(test, schemars(schema_with = "described::image"))]
     image: settings::Key<String>,
     /// What one sandbox may use.
     #[serde(deserialize_with = "present")]
@@ -157,19 +159,24 @@ fn list<T, U>(
     entries.map(|(index, entry)| one(index, entry)).collect()
 }
 
+/// As it is published. A default would be what nobody may write: nothing.
+#[cfg(test)]
+pub(super) fn published() -> serde_json::Value {
+    let without_default = |schema: &mut schemars::Schema| drop(schema.remove("default"));
+    let without_defaults = schemars::transform::RecursiveTransform(without_default);
+    let settings = schemars::generate::SchemaSettings::draft07().with_transform(without_defaults);
+    let schema = settings.into_generator().into_root_schema_for::<File>();
+    schema.to_value()
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::File;
-
     /// `COFFERDAM_UPDATE=1` writes it.
     #[test]
     fn the_published_schema_is_current() {
-        let schema = schemars::generate::SchemaSettings::draft07()
-            .into_generator()
-            .into_root_schema_for::<File>();
-        let wanted = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        let wanted = serde_json::to_string_pretty(&super::published()).unwrap() + "\n";
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/config.schema.json");
         #[expect(
             clippy::disallowed_methods,

@@ -6,6 +6,8 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::content::{ContentError, Located, Misplaced};
+#[cfg(test)]
+use super::described;
 use super::fields::{line, present, value, wrong};
 use super::setting::{Cpus, ProviderKind, Setting, Strategy, is_image_name};
 use crate::size::{LEAST_MEMORY, parse_size};
@@ -16,15 +18,15 @@ use crate::size::{LEAST_MEMORY, parse_size};
 pub(super) struct Limits {
     /// The most memory, swap included, such as 512m or 2g; 4m at least.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[cfg_attr(test, schemars(schema_with = "described::size"))]
     memory: Option<Spanned<Option<String>>>,
     /// The most CPU time, in CPUs.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "f64"))]
+    #[cfg_attr(test, schemars(schema_with = "described::cpus"))]
     cpus: Option<Spanned<Option<f64>>>,
     /// The most processes.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "NonZeroU64"))]
+    #[cfg_attr(test, schemars(schema_with = "described::count"))]
     pids: Option<Spanned<Option<u64>>>,
 }
 
@@ -35,15 +37,15 @@ pub(super) struct Limits {
 pub(super) struct Run {
     /// As `--agent` names it.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[cfg_attr(test, schemars(schema_with = "described::word"))]
     agent: Option<Spanned<Option<String>>>,
     /// As the agent names it.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[cfg_attr(test, schemars(schema_with = "described::word"))]
     model: Option<Spanned<Option<String>>>,
     /// As the agent names it.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[cfg_attr(test, schemars(schema_with = "described::word"))]
     effort: Option<Spanned<Option<String>>>,
     /// Where commits go.
     #[serde(deserialize_with = "present")]
@@ -51,11 +53,11 @@ pub(super) struct Run {
     strategy: Option<Spanned<Option<String>>>,
     /// How often the agent is started at most.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "NonZeroU32"))]
+    #[cfg_attr(test, schemars(schema_with = "described::count"))]
     iterations: Option<Spanned<Option<u32>>>,
     /// What its sandbox may reach: none, allowlist or open.
     #[serde(deserialize_with = "present")]
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[cfg_attr(test, schemars(schema_with = "described::network"))]
     network: Option<Spanned<Option<String>>>,
 }
 

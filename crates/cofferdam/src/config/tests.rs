@@ -543,6 +543,15 @@ fn what_is_wrong_elsewhere_is_named_by_line_and_field() {
             "sync:\n  - {src: '', dest: ~/a}\n",
             "2:11: sync[0].src: it is no path",
         ),
+        (
+            "sync:\n  - {src: ~root/x, dest: ~/a}\n",
+            "2:11: sync[0].src: of home directories only your own has a short name",
+        ),
+        (
+            "sync:\n  - {src: \"~\", dest: ~/a}\n",
+            "2:11: sync[0].src: of home directories only",
+        ),
+        ("sync:\n  - {src: ./~root/x, dest: ~/a}\n", ""),
         ("sync: /x\n", "1:7: sync: it is not a list"),
         ("env:\n  1A: x\n", "2:7: env.1A: the name of a variable"),
         (

@@ -304,6 +304,10 @@ impl std::fmt::Display for Notice {
                     names.join(", ")
                 )
             }
+            Self::NothingHidden { paths } => {
+                let names = first(paths, MOST_OF_AN_AGENT);
+                format!("`hide` names what is not here, and hides nothing by that: {names}")
+            }
             Self::Executes { paths } => {
                 let names = first(paths, MOST_OF_AN_AGENT);
                 format!("these changed files run on your machine: {names}")
@@ -372,6 +376,7 @@ impl std::fmt::Display for Notice {
             Self::OtherWrites => {
                 "another command writes files of this repository for its sandboxes: waiting for it".to_owned()
             }
+            Self::RulesSlow => "putting the network rules in force…".to_owned(),
             Self::ConfigUnread { text } => format!(
                 "{text}: until that is mended none of its rules is in force, nor the built-in list"
             ),

@@ -160,6 +160,10 @@ pub enum Notice {
         #[serde(serialize_with = "crate::path_json::lossy_list")]
         paths: Vec<PathBuf>,
     },
+    /// `hide` of the configuration names these, each with file and line, and nothing is at them.
+    NothingHidden {
+        paths: Vec<String>,
+    },
     /// Changed files that run on the user's machine when they open or build the project.
     Executes {
         paths: Vec<String>,
@@ -229,6 +233,8 @@ pub enum Notice {
     NetworkConfig {
         text: String,
     },
+    /// Changed rules of the network are not in force yet, which takes a while.
+    RulesSlow,
     /// Where the agent's program looks for its model unless it is told otherwise, and the network refuses that.
     ModelRefused {
         what: String,

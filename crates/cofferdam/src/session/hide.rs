@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::RunErrorKind;
 use super::event::Notice;
 use super::plan::error::PlanError;
+use crate::config::Valued;
 use crate::fsx;
 use crate::git::{Oid, Repository, below};
 
@@ -22,44 +23,66 @@ pub(super) struct Covered {
     pub is_directory: bool,
 }
 
-/// The paths made plain, without those that another one hides already. One that is neither in the
-/// checkout nor tracked is refused: what was meant would stay visible. Of `configured` it is passed over: that is said once for many
-/// repositories and commits.
+/// What a sandbox does not see.
+#[derive(Debug, Default)]
+pub(super) struct Hidden {
+    /// Made plain, without those that another one hides already.
+    pub paths: Vec<PathBuf>,
+    /// Of the configuration: nothing is at them here. It is said once for many repositories and commits.
+    pub in_vain: Vec<Valued<PathBuf>>,
+}
+
+/// A path of `paths` at which nothing is is refused: what was meant would stay visible.
 pub(super) async fn plan(
     repository: &Repository,
     base: &Oid,
     paths: &[PathBuf],
-    configured: &[PathBuf],
+    configured: &[Valued<PathBuf>],
     cancel: &CancellationToken,
-) -> Result<Vec<PathBuf>, RunErrorKind> {
-    let top = repository.top.as_path();
-    let mut plain = Vec::new();
-    let named = paths.iter().map(|path| (path, true));
-    let all = named.chain(configured.iter().map(|path| (path, false)));
-    for (path, must_be) in all {
-        let refuse = |why| PlanError::Hide {
-            path: path.clone(),
-            why,
+) -> Result<Hidden, RunErrorKind> {
+    let mut hidden = Hidden::default();
+    for path in paths {
+        let Some(path) = found(repository, base, path, cancel).await? else {
+            let (path, why) = (
+                path.clone(),
+                "there is nothing at it, and nothing is tracked",
+            );
+            return Err(PlanError::Hide { path, why }.into());
         };
-        let path = below::plain(top, path).map_err(refuse)?;
-        match lies_at(top, &path) {
-            Lies::There => {}
-            Lies::Behind => return Err(refuse(BEHIND).into()),
-            Lies::Nowhere => {
-                if !repository.is_tracked(base, &path, cancel).await? {
-                    if !must_be {
-                        continue;
-                    }
-                    return Err(refuse("there is nothing at it, and nothing is tracked").into());
-                }
-            }
-        }
-        plain.push(path);
+        hidden.paths.push(path);
     }
-    plain.sort();
+    for one in configured {
+        match found(repository, base, &one.value, cancel).await? {
+            Some(path) => hidden.paths.push(path),
+            None => hidden.in_vain.push(one.clone()),
+        }
+    }
+    hidden.paths.sort();
     // A path sorts before what is below it.
-    plain.dedup_by(|later, kept| later.starts_with(kept));
-    Ok(plain)
+    let paths = &mut hidden.paths;
+    paths.dedup_by(|later, kept| later.starts_with(kept));
+    Ok(hidden)
+}
+
+/// The path made plain; none where it is neither in the checkout nor tracked.
+pub(super) async fn found(
+    repository: &Repository,
+    base: &Oid,
+    path: &Path,
+    cancel: &CancellationToken,
+) -> Result<Option<PathBuf>, RunErrorKind> {
+    let top = repository.top.as_path();
+    let refuse = |why| PlanError::Hide {
+        path: path.to_owned(),
+        why,
+    };
+    let plain = below::plain(top, path).map_err(refuse)?;
+    let is_there = match lies_at(top, &plain) {
+        Lies::There => true,
+        Lies::Behind => return Err(refuse(BEHIND).into()),
+        Lies::Nowhere => repository.is_tracked(base, &plain, cancel).await?,
+    };
+    Ok(is_there.then_some(plain))
 }
 
 const BEHIND: &str = "it is a symbolic link or lies behind one: name where it leads";

@@ -4,22 +4,25 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::configured::{effective, plain};
 use super::emitter::Emitter;
-use super::event::{Event, Notice};
+use super::event::{Event, Notice, millis};
 use super::hook_point::HookPoint;
 use super::hooks;
 use super::inside::AGENT_HOME;
+use super::looking::Looking;
 use super::options::Caller;
 use super::unsynced::SyncError;
 use crate::config::{Effective, Merged, Problem, Source, SyncHook};
 use crate::fsx;
 use crate::git::Repository;
-use crate::registry::{self, ExtraMount};
+use crate::registry::ExtraMount;
 use crate::sandbox::Sandbox;
 use crate::sync::manifest::{self, Manifest};
 use crate::sync::{Places, Wanted, deliver, gather};
@@ -28,6 +31,12 @@ use crate::sync::{Places, Wanted, deliver, gather};
 const MANIFEST: &str = "sync.manifest";
 const DONE: &str = "sync.json";
 const LONGEST: u64 = 1 << 30;
+
+/// Milliseconds between two words on how far the files are.
+const NEWS: u64 = 250;
+
+/// Of a command that wants to be root.
+pub(super) const NO_ROOT: &str = "nobody in this sandbox is root, and the command is left out";
 
 /// How a sync is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +58,20 @@ pub struct Synced {
     /// How many files were brought.
     pub files: usize,
     pub hooks: usize,
+    pub rules: RulesNow,
+}
+
+/// Which rules of the network a sandbox has after a sync.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RulesNow {
+    /// Those that it began with, or none: there were none to change.
+    #[default]
+    Unchanged,
+    /// Those that the files say; so many open connections were ended by that.
+    InForce { closed: u64 },
+    /// Those that it had before, which was said.
+    Kept,
 }
 
 /// As it is remembered.
@@ -129,13 +152,9 @@ impl Syncing<'_> {
         self.events.emit(&Event::Step { step: "sync" });
         // From here on it is not as it was remembered.
         fsx::remove_file_if_exists(&self.state.join(DONE))?;
-        let deliver = deliver::deliver(
-            self.sandbox,
-            &wanted,
-            &mut is,
-            &known,
-            mode == SyncMode::All,
-        );
+        let tell = self.telling();
+        let all = mode == SyncMode::All;
+        let deliver = deliver::deliver(self.sandbox, &wanted, &mut is, &known, all, &tell);
         let delivered = tokio::select! {
             () = cancel.cancelled() => return Err(SyncError::Cancelled),
             delivered = deliver => delivered?,
@@ -155,52 +174,52 @@ impl Syncing<'_> {
             fsx::write_private(&self.state.join(DONE), done.as_bytes())?;
         }
         Ok(Synced {
-            skipped: false,
             files: delivered.sent,
             hooks,
+            ..Synced::default()
         })
     }
 
-    /// Looks at the sources, beside everything else that this process does.
+    /// Tells now and then how far the files are.
+    fn telling(&self) -> impl Fn(usize, usize) + Send + Sync {
+        let (began, next) = (Instant::now(), AtomicU64::new(NEWS));
+        move |done, of| {
+            let millis = millis(began);
+            if millis < next.load(Ordering::Relaxed) {
+                return;
+            }
+            next.store(millis + NEWS, Ordering::Relaxed);
+            self.events.emit(&Event::Progress {
+                step: "sync",
+                done: done as u64,
+                of: of as u64,
+                millis,
+            });
+        }
+    }
+
+    /// Looks at the sources.
     async fn look(
         &self,
         config: &Merged,
         known: &Manifest,
     ) -> Result<(Wanted, Manifest), SyncError> {
-        let (config, known) = (config.clone(), known.clone());
-        let own = self.caller.home.path().to_owned();
-        let user_home = self.caller.user_home.clone();
-        let top = self.repository.top.clone();
-        let written = if config.sync.is_empty() {
-            Vec::new()
-        } else {
-            registry::unseen(&self.caller.home, top.as_path(), user_home.as_deref())?
+        let looking = Looking {
+            caller: self.caller,
+            top: self.repository.top.as_path(),
+            workdir: self.workdir,
+            given: self.environment,
+            mounts: self.mounts,
         };
-        let environment = self.caller.environment.clone();
-        let (workdir, given) = (self.workdir.to_owned(), self.environment.clone());
-        let writable = self.mounts.iter().filter(|mount| mount.writable);
-        let mounted: BTreeMap<_, _> = writable
-            .map(|mount| (mount.target.clone(), mount.source.clone()))
-            .collect();
-        let look = move || {
-            let places = Places {
-                own: &own,
-                user_home: user_home.as_deref(),
-                top: top.as_path(),
-                written: &written,
-                environment: &environment,
-                given: &given,
-                workdir: &workdir,
-                mounted: &mounted,
-            };
-            let mut wanted = gather(&config, places, |path| known.entries.contains_key(path));
+        let known = known.clone();
+        let look = move |config: &Merged, places: Places<'_>| {
+            let mut wanted = gather(config, places, |path| known.entries.contains_key(path));
             let is = manifest::of(&mut wanted, &known);
             (wanted, is)
         };
-        let looked = tokio::task::spawn_blocking(look);
         tokio::select! {
             () = self.caller.cancel.cancelled() => Err(SyncError::Cancelled),
-            looked = looked => Ok(looked.unwrap_or_default()),
+            looked = looking.look(config, look) => Ok(looked?),
         }
     }
 
@@ -211,10 +230,7 @@ impl Syncing<'_> {
         for one in &config.on_sync {
             if one.value.root {
                 let file = one.source.file();
-                let text = format!(
-                    "`on_sync` of {file} at line {}: nobody in this sandbox is root, and the command is left out",
-                    one.line
-                );
+                let text = format!("`on_sync` of {file} at line {}: {NO_ROOT}", one.line);
                 self.events.notice(Notice::NotSynced { text });
                 continue;
             }

@@ -30,6 +30,9 @@ pub struct Delivered {
     pub is_unfinished: bool,
 }
 
+/// Hears how many files of how many went.
+pub type Tell<'a> = dyn Fn(usize, usize) + Send + Sync + 'a;
+
 /// How a file goes.
 enum Way<'a> {
     Look(&'a super::manifest::Entry),
@@ -37,13 +40,14 @@ enum Way<'a> {
 }
 
 /// Brings what is wanted. `known`: what the sandbox was brought before; `all`: as if it had nothing. `manifest` has of each file what it
-/// is inside afterwards, and loses those that never got there.
+/// is inside afterwards, and loses those that never got there. `tell`: how many files of how many went; it must be quick.
 pub async fn deliver(
     sandbox: &dyn Sandbox,
     wanted: &Wanted,
     manifest: &mut Manifest,
     known: &Manifest,
     all: bool,
+    tell: &Tell<'_>,
 ) -> Result<Delivered, SandboxError> {
     let mut delivered = Delivered::default();
     let mut waiting: Vec<(&PathBuf, Way<'_>)> = Vec::new();
@@ -58,7 +62,7 @@ pub async fn deliver(
         waiting.push((path, same.map_or(Way::Send(item), Way::Look)));
     }
     while !waiting.is_empty() {
-        let receipts = exchange(sandbox, &waiting, manifest).await?;
+        let receipts = exchange(sandbox, &waiting, manifest, tell).await?;
         let mut again = Vec::new();
         for ((path, way), receipt) in waiting.into_iter().zip(receipts) {
             let sent = matches!(way, Way::Send(_));
@@ -102,11 +106,12 @@ async fn exchange(
     sandbox: &dyn Sandbox,
     files: &[(&PathBuf, Way<'_>)],
     manifest: &Manifest,
+    tell: &Tell<'_>,
 ) -> Result<Vec<Receipt>, SandboxError> {
     let (parcels, into) = pipe()?;
     let (from, receipts) = pipe()?;
     let (sent, taken, heard) = tokio::join!(
-        send(files, manifest, into),
+        send(files, manifest, into, tell),
         sandbox.deliver(parcels, receipts),
         hear(files.len(), from),
     );
@@ -120,10 +125,12 @@ async fn send(
     files: &[(&PathBuf, Way<'_>)],
     manifest: &Manifest,
     to: OwnedFd,
+    tell: &Tell<'_>,
 ) -> std::io::Result<()> {
     let mut to = pipe::Sender::from_owned_fd(to)?;
     let mut buffer = Vec::with_capacity(SHARE * 2);
-    for (path, way) in files {
+    for (number, (path, way)) in files.iter().enumerate() {
+        tell(number, files.len());
         let name = path.as_os_str().as_bytes().to_vec();
         match way {
             Way::Look(entry) => {
@@ -258,8 +265,11 @@ mod tests {
             from.read_to_end(&mut bytes).await.unwrap();
             bytes
         };
-        let (done, bytes) = tokio::join!(send(&files, &manifest, into), heard);
+        let told = std::sync::Mutex::new(Vec::new());
+        let tell = |done, of| told.lock().unwrap().push((done, of));
+        let (done, bytes) = tokio::join!(send(&files, &manifest, into, &tell), heard);
         done.unwrap();
+        assert_eq!(*told.lock().unwrap(), [(0, 1)]);
         let (mut rest, mut parcels) = (&bytes[..], Vec::new());
         while !rest.is_empty() {
             parcels.push(files::read(&mut rest).unwrap());

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::theme::{self, Theme};
 use super::tree::Tree;
-use super::{pattern, shell, theme};
+use super::{pattern, shell};
 use crate::config::{Destination, Merged, Owner, Source, SyncRule, Valued, Variable};
 use crate::text::printable_path as shown;
 
@@ -49,6 +50,8 @@ pub struct Places<'a> {
     pub top: &'a Path,
     /// Directories in which agents write, or have written: a link there may be theirs.
     pub written: &'a [PathBuf],
+    /// Of the user's zsh.
+    pub theme: Option<&'a Theme>,
     /// The variables of this machine.
     pub environment: &'a BTreeMap<OsString, OsString>,
     /// What programs inside are given by whoever starts them: it counts before what the configuration says.
@@ -130,8 +133,8 @@ pub fn gather(config: &Merged, places: Places<'_>, brought: impl Fn(&Path) -> bo
     if is_there(THEME) {
         wanted.text(THEME, Vec::new());
     }
-    if let Some(home) = places.user_home {
-        wanted.theme(home);
+    if let Some(theme) = places.theme {
+        wanted.theme(theme, places.written);
     }
     wanted.home(&places.own.join("home"));
     for rule in &config.sync {
@@ -171,18 +174,18 @@ impl Wanted {
         true
     }
 
-    fn theme(&mut self, user_home: &Path) {
-        let Some(name) = theme::named(user_home) else {
+    fn theme(&mut self, Theme { name, directory }: &Theme, written: &[PathBuf]) {
+        self.text(THEME, theme::assignment(name));
+        if !directory.is_dir() {
             return;
-        };
-        self.text(THEME, theme::assignment(&name));
-        let directory = user_home.join(THEMES);
-        let Ok(tree) = Tree::open(&directory) else {
-            return;
+        }
+        let tree = match Tree::open_among(directory, written) {
+            Ok(tree) => tree,
+            Err(reason) => return self.complain("themes of zsh", reason),
         };
         let to = Path::new(HOME).join(THEMES);
         let pattern = pattern::parted("*.zsh-theme");
-        for path in pattern.matching(&directory).unwrap_or_default() {
+        for path in pattern.matching(directory).unwrap_or_default() {
             self.looked_at(&tree, &path, to.join(&path), 0o644);
         }
         // One in a directory of its own reads what lies beside it.

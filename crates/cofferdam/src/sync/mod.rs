@@ -10,3 +10,4 @@ mod theme;
 mod tree;
 
 pub use items::{Complaint, Item, Places, Wanted, gather, variables};
+pub use theme::{Theme, theme};

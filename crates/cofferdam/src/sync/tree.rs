@@ -53,22 +53,15 @@ impl Tree {
         Ok(Arc::new(Self { path, root }))
     }
 
-    /// A regular file below it. A link may lead to another one below it, and not out of it.
+    /// A regular file below it. A link may lead to another one below it, by whatever way, and not out of it.
     pub(super) fn file(&self, path: &Path) -> Result<File, String> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let mut tries = 0;
-        let opened = loop {
-            match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve) {
-                Err(Errno::AGAIN | Errno::INTR) if tries < 100 => tries += 1,
-                other => break other,
-            }
+        let file = match self.opened(path, ResolveFlags::NO_MAGICLINKS) {
+            // A link with a whole path, or by way of directories above: what counts is where it leads.
+            Err(Errno::XDEV) => self.opened(&self.end_of(path)?, ResolveFlags::NO_SYMLINKS),
+            opened => opened,
         };
-        let file = match opened {
-            Ok(file) => File::from(file),
-            Err(Errno::XDEV) => {
-                return Err(format!("a link leads out of {}", self.path.display()));
-            }
+        let file = match file {
+            Ok(file) => file,
             // A socket.
             Err(Errno::NXIO) => return Err("it is no regular file".to_owned()),
             Err(errno) => return Err(std::io::Error::from(errno).to_string()),
@@ -79,6 +72,30 @@ impl Tree {
             Ok(_) => Err("it is no regular file".to_owned()),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    fn opened(&self, path: &Path, links: ResolveFlags) -> Result<File, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let resolve = ResolveFlags::BENEATH | links;
+        let mut tries = 0;
+        loop {
+            match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve) {
+                Err(Errno::AGAIN | Errno::INTR) if tries < 100 => tries += 1,
+                other => return other.map(File::from),
+            }
+        }
+    }
+
+    /// The place below it that links lead to, without any. Whoever opens it follows none: what it was may have changed.
+    fn end_of(&self, path: &Path) -> Result<PathBuf, String> {
+        let real = |path: &Path| path.canonicalize().map_err(|error| error.to_string());
+        let top = real(&self.path)?;
+        let end = real(&top.join(path))?;
+        let below = end.strip_prefix(&top);
+        below.map(Path::to_owned).map_err(|_| {
+            let top = self.path.display();
+            format!("a link leads out of {top}: put the file itself there")
+        })
     }
 }
 
@@ -98,6 +115,48 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn a_link_is_judged_by_where_it_leads() {
+        let place = tempfile::tempdir().unwrap();
+        let home = place.path().join("home");
+        crate::fsx::private_dir(&home.join("a")).unwrap();
+        crate::fsx::write_private(&home.join("a/file"), b"x").unwrap();
+        crate::fsx::write_private(&place.path().join("secret"), b"x").unwrap();
+        for (name, to) in [
+            ("relative", PathBuf::from("a/file")),
+            ("whole", home.join("a/file")),
+            ("twice", home.join("relative")),
+            ("around", PathBuf::from("../home/a/file")),
+            ("directory", home.join("a")),
+            ("out", place.path().join("secret")),
+            ("up", PathBuf::from("../secret")),
+            ("out-by-two", home.join("up")),
+            ("gone", home.join("none")),
+        ] {
+            symlink(to, home.join(name)).unwrap();
+        }
+        // By another name of the directory too.
+        let named = place.path().join("named");
+        symlink(&home, &named).unwrap();
+        for top in [&home, &named] {
+            let tree = Tree::open(top).unwrap();
+            let said = |path: &str| tree.file(Path::new(path)).map(drop);
+            for within in ["relative", "whole", "twice", "around", "directory/file"] {
+                assert_eq!(said(within), Ok(()), "{within}");
+            }
+            for (path, why) in [
+                ("directory", "it is a directory"),
+                ("out", "a link leads out of"),
+                ("up", "a link leads out of"),
+                ("out-by-two", "a link leads out of"),
+                ("gone", "No such file"),
+            ] {
+                let refused = said(path).unwrap_err();
+                assert!(refused.contains(why), "{path}: {refused}");
+            }
+        }
+    }
 
     #[test]
     fn where_an_agent_writes_no_link_is_followed_to_a_source() {

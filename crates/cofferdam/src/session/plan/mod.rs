@@ -185,8 +185,6 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
     }
     let checks = CheckPlan::of(&found);
     let config_says = found.config;
-    let configured = config_says.hide.iter().map(|one| one.value.clone());
-    let configured: Vec<PathBuf> = configured.collect();
     let top = repository.top.as_path();
     let setup = config_says.setup.clone().map(|command| SetUp {
         plain: plain(&config_says),
@@ -199,11 +197,19 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         &repository,
         &branches.base,
         &options.hide,
-        &configured,
+        &config_says.hide,
         &caller.cancel,
     )
     .await?;
-    let hidden: Vec<PathText> = hidden.into_iter().map(PathText).collect();
+    if !hidden.in_vain.is_empty() {
+        let paths = hidden.in_vain.iter().map(|one| {
+            let (path, file) = (one.value.display(), one.source.file());
+            format!("{path} ({file}:{})", one.line)
+        });
+        let paths = paths.collect();
+        notices.push(Notice::NothingHidden { paths });
+    }
+    let hidden: Vec<PathText> = hidden.paths.into_iter().map(PathText).collect();
     let mounts = Box::pin(mounts(caller, options, &repository, id, &hidden)).await?;
     let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
     let volumes = match &options.dev {
