@@ -349,20 +349,20 @@ fn render(
     let new = match told.uncollected {
         None => "nobody can tell now".to_owned(),
         Some(false) => "nothing to collect".to_owned(),
-        Some(true) => match record.outcome.as_ref().map(|outcome| &outcome.landing) {
-            Some(Landing::Refused { why, .. }) => {
+        Some(true) => {
+            let landing = record.outcome.as_ref().map(|outcome| &outcome.landing);
+            if let Some(Landing::Refused { why, .. }) = landing {
                 let shell = format!("cofferdam shell {}", record.name);
                 format!(
                     "refused by the gate: {}; mend it inside: {}",
                     printable_line(why),
                     from_here(&shell)
                 )
-            }
-            _ => {
+            } else {
                 let collect = format!("cofferdam collect {}", record.name);
                 format!("commits inside: {}", from_here(&collect))
             }
-        },
+        }
     };
     let changes = match told.changes {
         None => "nobody can tell now".to_owned(),
