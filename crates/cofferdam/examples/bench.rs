@@ -90,7 +90,7 @@ async fn bench(words: Vec<String>) -> Result<()> {
                 Moment::Unchecked => Git::new(stand_in),
                 Moment::Ready | Moment::FirstOutput => Git::new("git"),
             };
-            head(&home, &git, &repo, moment, count).await
+            Box::pin(head(&home, &git, &repo, moment, count)).await
         }
     }
 }

@@ -423,8 +423,8 @@ pub(super) async fn or_cancel(
     owned: &mut Owned,
     ready: &mut Option<Ready>,
 ) -> Result<Option<Watch>, RunErrorKind> {
-    let prepared = making.prepare(owned, ready);
-    tokio::pin!(prepared);
+    // Large, and part of all that its callers await.
+    let mut prepared = Box::pin(making.prepare(owned, ready));
     tokio::select! {
         done = &mut prepared => done,
         () = making.caller.cancel.cancelled() => {
