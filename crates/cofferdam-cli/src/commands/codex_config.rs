@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::agent::{self, AgentOptions};
 use cofferdam::fsx;
-use cofferdam::session::{CODEX_FILES, forget_login, kept_login};
+use cofferdam::session::{forget_login, kept_login};
 use cofferdam::volumes::{self, Purpose};
 
 use crate::environment::Environment;
@@ -15,6 +15,8 @@ use crate::ui::output;
 use crate::ui::shell::shell_word;
 
 const AGENT: &str = "codex";
+/// What the volume has beside the login.
+const FILES: [&str; 3] = ["config.toml", "AGENTS.md", "profile.json"];
 /// The largest file of the user's that is taken over.
 const MOST: u64 = 64 << 10;
 /// As the documents have it (S3-85), and once more under the name that Codex reads.
@@ -61,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         None
     };
     let volume = volumes::open(home, Purpose::Codex, Path::new("/"))?;
-    let [config, note, profile] = CODEX_FILES;
+    let [config, note, profile] = FILES;
     let mut wanted = vec![
         (config, CONFIG.as_bytes().to_vec()),
         (note, NOTE.as_bytes().to_vec()),
@@ -87,7 +89,8 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     if let Some(own) = own {
         // One that an earlier version kept would be the one that counts.
         fsx::remove_file_if_exists(&home.login(AGENT))?;
-        fsx::write_private(&kept_login(home, AGENT), &own.login)?;
+        let codex = agent::by_name(AGENT, AgentOptions::default())?;
+        fsx::write_private(&kept_login(home, codex.as_ref()), &own.login)?;
         output::note("took over your login of Codex\n");
     }
     output::data(&format!("{}\n", volume.name))?;
@@ -145,7 +148,7 @@ pub(crate) fn logout(environment: &Environment) -> Result<ExitCode, CliError> {
     let home = &environment.home;
     let codex = agent::by_name(AGENT, AgentOptions::default())?;
     let (was_kept, copies) = forget_login(home, codex.as_ref())?;
-    let [.., profile] = CODEX_FILES;
+    let [.., profile] = FILES;
     let profile = volumes::place_of_all(home, Purpose::Codex).join(profile);
     fsx::remove_file_if_exists(&profile)?;
     output::note(&match (was_kept, copies) {

@@ -136,7 +136,7 @@ fn takes_a_sandbox(command: &clap::Command) -> bool {
 
 fn names_a_sandbox(argument: &clap::Arg) -> bool {
     let mut names = argument.get_value_names().unwrap_or_default().iter();
-    names.any(|name| name == "SANDBOX")
+    names.any(|name| name == "SANDBOX" || name.starts_with("SANDBOX|"))
 }
 
 const BASH: &str = r#"_cofferdam_or_sandbox() {

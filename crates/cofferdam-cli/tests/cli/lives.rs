@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use cofferdam::session::Watcher;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
@@ -46,6 +47,19 @@ impl Lives {
     #[track_caller]
     pub(crate) fn exec(&self, name: &str, script: &str) -> Done {
         self.cofferdam(&["exec", name, "--", "sh", "-c", script])
+    }
+
+    /// What the command starts for a checkout that is to be watched.
+    pub(crate) fn watcher(&self) -> Watcher {
+        let command = self.0.command(&["watch-checkout"]);
+        let words = command.get_args().map(ToOwned::to_owned);
+        let known = command.get_envs();
+        let known = known.filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+        Watcher {
+            program: command.get_program().into(),
+            arguments: words.collect(),
+            environment: known.collect(),
+        }
     }
 
     /// What `list --json` says of it.

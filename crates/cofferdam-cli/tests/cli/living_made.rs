@@ -240,7 +240,7 @@ fn looking_moves_nothing_but_its_own() {
     }
 }
 
-/// Nor does it move what is checked out where the sandbox works there. The command makes none of those, the library does.
+/// Nor does it move what is checked out where the sandbox works there.
 #[test]
 fn looking_moves_no_checkout() {
     let lives = Lives::new();
@@ -250,7 +250,8 @@ fn looking_moves_no_checkout() {
     );
     options.name = Some("box".to_owned());
     options.network = NetworkOptions::None;
-    let caller = Caller::new(Home::new(lives.home().join(".cofferdam")));
+    let mut caller = Caller::new(Home::new(lives.home().join(".cofferdam")));
+    caller.watcher = Some(lives.watcher());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::access::{Access, Ways};
 use super::json::{self, count, text};
-use super::login::LoginFormat;
+use super::login::{LoginFormat, LoginVolume};
 use super::provider::{
     AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
     AgentRequest, BaseUrl, StreamParser, Usage,
@@ -30,6 +30,10 @@ const LOGIN: LoginFormat = LoginFormat {
     times: &["/claudeAiOauth/expiresAt"],
     // Its tokens do not say whose they are.
     account: &["/sub"],
+    volume: Some(LoginVolume {
+        name: "cofferdam-creds",
+        beside: &[],
+    }),
 };
 
 const WAYS: Ways = Ways {

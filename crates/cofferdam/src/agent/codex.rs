@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::access::{Access, Ways};
 use super::json::{self, count, text};
-use super::login::LoginFormat;
+use super::login::{LoginFormat, LoginVolume};
 use super::provider::{
     AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
     AgentRequest, BaseUrl, StreamParser, Usage,
@@ -28,6 +28,10 @@ const LOGIN: LoginFormat = LoginFormat {
     later: &["last_refresh"],
     times: &["/last_refresh"],
     account: &["/sub", "/https:~1~1api.openai.com~1auth/chatgpt_account_id"],
+    volume: Some(LoginVolume {
+        name: "cofferdam-codex-config",
+        beside: &["config.toml", "AGENTS.md", "profile.json"],
+    }),
 };
 
 const WAYS: Ways = Ways {

@@ -118,6 +118,7 @@ fn fuzz_renewed_logins() {
         later: &["until"],
         times: &["/until"],
         account: &["/sub"],
+        volume: None,
         marks: &[],
     };
     let login = |id: &str, access: &str, until: u32| {

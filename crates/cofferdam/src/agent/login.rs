@@ -20,6 +20,16 @@ pub struct LoginFormat {
     pub times: &'static [&'static str],
     /// JSON pointers into what a token says of itself (RFC 7519): whom it is for.
     pub account: &'static [&'static str],
+    /// Where it is kept on the host, for agents that have a volume.
+    pub volume: Option<LoginVolume>,
+}
+
+/// The volume of an agent's login, which is there under its own file name.
+#[derive(Debug, Clone, Copy)]
+pub struct LoginVolume {
+    pub name: &'static str,
+    /// What else of the volume a sandbox gets where it has none, beside its login.
+    pub beside: &'static [&'static str],
 }
 
 impl LoginFormat {
@@ -171,6 +181,7 @@ pub(super) mod tests {
         later: &["until"],
         times: &["/until", "/at"],
         account: &["/who"],
+        volume: None,
     };
 
     #[test]

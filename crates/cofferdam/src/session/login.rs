@@ -82,35 +82,33 @@ fn listed(marks: &[&str]) -> String {
 
 /// Where the login of an agent is kept on this machine, whether there is one or not: in the volume that is for it. One that an earlier
 /// version kept stays where it is.
-pub fn kept_login(home: &Home, agent: &str) -> PathBuf {
-    let earlier = home.login(agent);
-    match volume_of(agent) {
-        Some((purpose, file)) => {
-            let kept = volumes::place_of_all(home, purpose).join(file);
-            if earlier.is_file() && !kept.exists() {
-                earlier
-            } else {
-                kept
-            }
-        }
-        None => earlier,
+pub fn kept_login(home: &Home, agent: &dyn AgentProvider) -> PathBuf {
+    let earlier = home.login(agent.name());
+    let Some((purpose, format)) = volume_of(agent) else {
+        return earlier;
+    };
+    let name = Path::new(format.path).file_name().unwrap_or_default();
+    let kept = volumes::place_of_all(home, purpose).join(name);
+    if earlier.is_file() && !kept.exists() {
+        earlier
+    } else {
+        kept
     }
 }
 
-/// The volume of an agent's login, and the name of the file in it.
-fn volume_of(agent: &str) -> Option<(Purpose, &'static str)> {
-    match agent {
-        "claude-code" => Some((Purpose::Claude, ".credentials.json")),
-        "codex" => Some((Purpose::Codex, "auth.json")),
-        _ => None,
-    }
+/// What the volume of an agent's login is for; none where it has no volume.
+fn volume_of(agent: &dyn AgentProvider) -> Option<(Purpose, &LoginFormat)> {
+    let format = agent.login()?;
+    let purpose = Purpose::called(format.volume?.name)?;
+    Some((purpose, format))
 }
 
 /// A login that a sandbox gets.
 #[derive(Debug)]
 pub(super) struct Login {
-    agent: String,
     home: Home,
+    /// Of its agent, where that has one.
+    volume: Option<Purpose>,
     format: LoginFormat,
     /// Where it is kept on the host.
     kept: PathBuf,
@@ -133,7 +131,7 @@ impl Login {
                 }),
             };
         };
-        let kept = kept_login(&options.caller.home, agent);
+        let kept = kept_login(&options.caller.home, options.task.agent.as_ref());
         let path = options.task.login.as_deref().unwrap_or(&kept);
         let bytes = match fsx::read_bounded(path, LIMIT as u64) {
             Err(error) if error.is_not_found() && options.task.login.is_none() => return Ok(None),
@@ -159,8 +157,8 @@ impl Login {
             })));
         }
         Ok(Some(Self {
-            agent: agent.to_owned(),
             home: options.caller.home.clone(),
+            volume: volume_of(options.task.agent.as_ref()).map(|(purpose, _)| purpose),
             format: *format,
             kept,
             bytes,
@@ -174,14 +172,14 @@ impl Login {
         let Some(format) = agent.login() else {
             return Ok(None);
         };
-        let kept = kept_login(home, agent.name());
+        let kept = kept_login(home, agent);
         let bytes = match fsx::read_bounded(&kept, LIMIT as u64) {
             Err(error) if error.is_not_found() => return Ok(None),
             bytes => bytes?,
         };
         Ok(Some(Self {
-            agent: agent.name().to_owned(),
             home: home.clone(),
+            volume: volume_of(agent).map(|(purpose, _)| purpose),
             format: *format,
             value: parse(&kept, &bytes)?,
             kept,
@@ -279,7 +277,7 @@ impl Login {
     }
 
     fn keep(&self, bytes: &[u8]) -> Result<(), LoginError> {
-        keep(&self.home, &self.agent, &self.kept, bytes)
+        keep(&self.home, self.volume, &self.kept, bytes)
     }
 }
 
@@ -287,7 +285,7 @@ impl Login {
 /// memory of a program, and what a server knows, stay. Returns whether one was kept, and how many sandboxes had one.
 pub fn forget_login(home: &Home, agent: &dyn AgentProvider) -> Result<(bool, usize), LoginError> {
     let mut was_kept = false;
-    for path in [kept_login(home, agent.name()), home.login(agent.name())] {
+    for path in [kept_login(home, agent), home.login(agent.name())] {
         was_kept |= path.exists();
         fsx::remove_file_if_exists(&path)?;
     }
@@ -312,8 +310,8 @@ pub fn forget_login(home: &Home, agent: &dyn AgentProvider) -> Result<(bool, usi
     Ok((was_kept, copies))
 }
 
-fn keep(home: &Home, agent: &str, to: &Path, bytes: &[u8]) -> Result<(), LoginError> {
-    if let Some((purpose, _)) = volume_of(agent) {
+fn keep(home: &Home, volume: Option<Purpose>, to: &Path, bytes: &[u8]) -> Result<(), LoginError> {
+    if let Some(purpose) = volume {
         volumes::open(home, purpose, Path::new("/")).map_err(Box::new)?;
     }
     if let Some(directory) = to.parent() {
@@ -340,48 +338,59 @@ pub(super) async fn keep_first(
     if format.marks.is_empty() || !is_one {
         return Ok(false);
     }
-    let to = kept_login(home, agent.name());
+    let to = kept_login(home, agent);
     if to.exists() {
         return Ok(false);
     }
-    keep(home, agent.name(), &to, &bytes)?;
+    keep(
+        home,
+        volume_of(agent).map(|(purpose, _)| purpose),
+        &to,
+        &bytes,
+    )?;
     Ok(true)
 }
 
-/// What the volume of Codex has beside its login, by its name there and in `~/.codex` inside (S3-79, S3-80).
-pub const CODEX_FILES: [&str; 3] = ["config.toml", "AGENTS.md", "profile.json"];
-
-/// Puts one of [`CODEX_FILES`] where there is none.
-pub(super) async fn put_where_missing(
+/// Puts what the volume of an agent's login has beside it where the sandbox has none.
+pub(super) async fn give_beside(
+    home: &Home,
+    agent: &dyn AgentProvider,
     sandbox: &dyn Sandbox,
-    name: &str,
-    text: &[u8],
     cancel: &CancellationToken,
 ) -> Result<(), LoginError> {
-    let script = format!(
-        "cd && mkdir -p .codex && [ -e \".codex/$1\" ] || printf %s \"${VARIABLE}\" > \".codex/$1\""
-    );
-    let text = String::from_utf8_lossy(text).into_owned();
-    let environment = BTreeMap::from([(VARIABLE.into(), text.into())]);
-    let inside = Inside {
-        sandbox,
-        arguments: ["/bin/sh", "-c", &script, "sh", name]
-            .map(Into::into)
-            .to_vec(),
-        directory: None,
-        environment: &environment,
-        limit: TIME,
-        output: Output::Captured(LIMIT),
-    };
-    let done = inside.run(cancel).await;
-    let done = done.map_err(|error| LoginError::NotGiven(error.to_string()))?;
-    if done.exit.success() {
+    let Some((purpose, format)) = volume_of(agent) else {
         return Ok(());
+    };
+    let beside = format.volume.map_or(&[][..], |volume| volume.beside);
+    let directory = volumes::place_of_all(home, purpose);
+    let script = format!(
+        "cd && mkdir -p \"${{1%/*}}\" && {{ [ -e \"$1\" ] || printf %s \"${VARIABLE}\" > \"$1\"; }}"
+    );
+    for name in beside {
+        let Ok(text) = fsx::read_bounded(&directory.join(name), LIMIT as u64) else {
+            continue;
+        };
+        let to = Path::new(format.path).with_file_name(name);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let environment = BTreeMap::from([(VARIABLE.into(), text.into())]);
+        let arguments = ["/bin/sh", "-c", &script, "sh"].map(OsString::from);
+        let inside = Inside {
+            sandbox,
+            arguments: arguments.into_iter().chain([to.into()]).collect(),
+            directory: None,
+            environment: &environment,
+            limit: TIME,
+            output: Output::Captured(LIMIT),
+        };
+        let done = inside.run(cancel).await;
+        let done = done.map_err(|error| LoginError::NotGiven(error.to_string()))?;
+        if !done.exit.success() {
+            let said = String::from_utf8_lossy(&done.stderr);
+            let said = crate::text::printable(said.trim_end());
+            return Err(LoginError::NotGiven(said));
+        }
     }
-    let said = String::from_utf8_lossy(&done.stderr);
-    Err(LoginError::NotGiven(crate::text::printable(
-        said.trim_end(),
-    )))
+    Ok(())
 }
 
 /// What is in the file inside; `None`: there is none, or it is too large.

@@ -41,6 +41,15 @@ enum Overlap {
     Within,
 }
 
+/// Refuses a repository in whose settings Cofferdam's own files would lie, before anything is written there.
+pub(super) fn check_own(caller: &Caller, repository: &Repository) -> Result<(), PlanError> {
+    let home = caller.home.path();
+    if real(&repository.config_dir()) == real(home) {
+        return Err(PlanError::SharedHome(home.to_owned()));
+    }
+    Ok(())
+}
+
 /// Refuses a workspace that no sandbox may be given, before anything is made.
 pub(super) fn check(
     caller: &Caller,
@@ -51,9 +60,6 @@ pub(super) fn check(
     branch: Option<&BranchName>,
 ) -> Result<(), PlanError> {
     let home = caller.home.path();
-    if real(&repository.config_dir()) == real(home) {
-        return Err(PlanError::SharedHome(home.to_owned()));
-    }
     for path in &options.copy {
         refuse_home(&repository.top.as_path().join(path), home)?;
     }

@@ -32,6 +32,17 @@ impl Purpose {
         matches!(self, Self::History | Self::Shelf)
     }
 
+    /// The one that is for all repositories and called so.
+    pub fn called(name: &str) -> Option<Self> {
+        let of_all = Self::ALL.into_iter().filter(|one| !one.is_of_repository());
+        let mut named = of_all.filter(|one| {
+            one.names(Path::new("/"))
+                .iter()
+                .any(|one| one.as_str() == name)
+        });
+        named.next()
+    }
+
     /// The names that it can have, the usual one first.
     pub(super) fn names(self, repository: &Path) -> Vec<VolumeName> {
         let one = |name: &str| vec![VolumeName::known(name)];

@@ -235,7 +235,7 @@ fn access(
     variables: &BTreeMap<OsString, OsString>,
     environment: &Environment,
 ) -> Option<String> {
-    let logged_in = kept_login(&environment.home, agent.name()).is_file();
+    let logged_in = kept_login(&environment.home, agent).is_file();
     match agent.access(variables, logged_in) {
         Access::Login => Some("login".to_owned()),
         Access::Variable(name) => Some(name.to_owned()),

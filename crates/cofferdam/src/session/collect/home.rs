@@ -194,10 +194,17 @@ impl Collector<'_> {
         if tips.head.as_ref() == Some(id) {
             collected.checkout = Some(id.clone());
         }
+        let own = owned.record.branch.as_ref();
+        let is_its_branch = match own {
+            Some(branch) => branch.as_str() == name,
+            None => name == DETACHED,
+        };
         // The sandbox's own branch comes first, unless where the agent ended contains it.
         let is_own = !journey.landed
             && tip.lands
             && name != UNCOMMITTED
+            // Where a person lives another branch is one that they mean, and does not become what is checked out on the host.
+            && (owned.record.dev.is_none() || is_its_branch)
             && (tips.own.as_ref()).is_none_or(|own| journey.home.contains(own));
         if !is_own {
             let at = self.keep_extra(owned, id).await?;

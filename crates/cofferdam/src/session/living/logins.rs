@@ -5,12 +5,7 @@ use std::sync::Arc;
 
 use super::{Session, SessionError};
 use crate::agent::{self, AGENTS, AgentOptions, AgentProvider};
-use crate::fsx;
 use crate::session::login::{self, Login, LoginError};
-use crate::volumes::{self, Purpose};
-
-/// The largest of Codex's own files that is given.
-const MOST: u64 = 64 << 10;
 
 impl Session {
     /// Copies in the logins that are kept, where the sandbox has none or older ones.
@@ -23,15 +18,8 @@ impl Session {
                 Err(error) => Err(error),
             };
             given.map_err(|source| self.no_login(source))?;
-        }
-        let home = &self.caller.home;
-        for name in login::CODEX_FILES {
-            let kept = volumes::place_of_all(home, Purpose::Codex).join(name);
-            let Ok(text) = fsx::read_bounded(&kept, MOST) else {
-                continue;
-            };
-            let given = login::put_where_missing(self.sandbox(), name, &text, &self.caller.cancel);
-            given.await.map_err(|source| self.no_login(source))?;
+            let beside = login::give_beside(home, agent.as_ref(), self.sandbox(), cancel);
+            beside.await.map_err(|source| self.no_login(source))?;
         }
         Ok(())
     }

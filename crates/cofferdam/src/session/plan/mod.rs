@@ -154,6 +154,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
     let branches = branches(caller, options, &repository, &name).await?;
     let main = discovery::main(&repository.top);
     let image = options.sandbox.check(&main).await?;
+    place::check_own(caller, &repository)?;
     let (mode, why_mode) = mode::choose(caller, options, &repository, &branches.strategy).await?;
     place::check(
         caller,

@@ -30,7 +30,9 @@ fn is_over(env: &Env, report: &RunReport) {
     // Files of its own that its git cannot speak of count as work, too.
     let known = matches!(
         kept,
-        ManageError::KeptWork { .. } | ManageError::UncommittedWork { .. }
+        ManageError::KeptWork { .. }
+            | ManageError::Refused { .. }
+            | ManageError::UncommittedWork { .. }
     );
     assert!(known, "{kept}");
     assert!(env.home.sandbox(report.id).exists());
