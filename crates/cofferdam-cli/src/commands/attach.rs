@@ -30,6 +30,7 @@ use self::signals::{Signals, is_an_end};
 use super::{dev, living, stop, unstarted};
 use crate::environment::Environment;
 use crate::error::CliError;
+use crate::interrupt::Interrupt;
 use crate::ui::streams::{self, Sink};
 use crate::ui::tty::{self, Raw};
 
@@ -75,7 +76,7 @@ pub(super) async fn run(attached: Attached<'_>) -> Result<ExitCode, CliError> {
         on_streams(execution, attached.exec.stdin, signals).await
     };
     if session.record().dev.is_some() && !matches!(ended, Err(Ended::Sandbox(_))) {
-        dev::left(&session, attached.environment).await;
+        leave(&session, &caller, attached.environment).await;
     }
     match ended {
         Ok(exit) => Ok(ExitCode::from(code(exit))),
@@ -88,13 +89,29 @@ pub(super) async fn run(attached: Attached<'_>) -> Result<ExitCode, CliError> {
     }
 }
 
+/// What is to be done when the program has ended is cut short by Ctrl-C.
+async fn leave(session: &Session, caller: &Caller, environment: &Environment) {
+    let Ok(interrupt) = Interrupt::quiet() else {
+        return;
+    };
+    let mut left = std::pin::pin!(dev::left(session, environment));
+    tokio::select! {
+        () = &mut left => {}
+        () = interrupt.cancel.cancelled() => {
+            caller.cancel.cancel();
+            // It takes back what it half did.
+            let _ = tokio::time::timeout(FAREWELL, left).await;
+        }
+    }
+}
+
 /// Opens the sandbox and starts the program.
 pub(super) async fn start(
     attached: &Attached<'_>,
     caller: &Caller,
 ) -> Result<(Session, Box<dyn Execution>), CliError> {
     let session = living::open(attached.name, caller, attached.environment).await?;
-    dev::follow(&session).await?;
+    dev::follow(&session).await;
     let started = session.exec(attached.exec.clone()).await;
     let started =
         started.map_err(|error| not_started(error, session.record(), attached.environment))?;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::agent::{self, AgentOptions};
 use cofferdam::fsx;
-use cofferdam::session::{forget_login, kept_login};
+use cofferdam::session::{forget_login, keep_login};
 use cofferdam::volumes::{self, Purpose};
 
 use crate::environment::Environment;
@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         // One that an earlier version kept would be the one that counts.
         fsx::remove_file_if_exists(&home.login(AGENT))?;
         let codex = agent::by_name(AGENT, AgentOptions::default())?;
-        fsx::write_private(&kept_login(home, codex.as_ref()), &own.login)?;
+        keep_login(home, codex.as_ref(), &own.login)?;
         output::note("took over your login of Codex\n");
     }
     output::data(&format!("{}\n", volume.name))?;

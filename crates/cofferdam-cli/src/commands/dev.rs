@@ -260,38 +260,31 @@ pub(super) fn place(record: &Record) -> String {
     }
 }
 
-/// Who comes in finds what is checked out now.
-pub(super) async fn follow(session: &Session) -> Result<(), CliError> {
+/// Who comes in finds what is checked out now, and the logins that are kept. What goes wrong with either is told, and keeps nobody out:
+/// it can be mended inside alone.
+pub(super) async fn follow(session: &Session) {
     let name = session.name();
-    match session.follow().await? {
-        Followed::Same => {}
-        Followed::Moved { to } => {
+    match session.follow().await {
+        Ok(Followed::Same) => {}
+        Ok(Followed::Moved { to }) => {
             output::note(&format!("{name} is on {to} now, as this checkout is\n"));
         }
-        Followed::Stays { checked_out } => output::note(&format!(
-            "note: {checked_out} is checked out here, and {name} stays where it is: it has commits that are not home; bring them with: \
-             cofferdam collect {name}\n"
+        Ok(Followed::Stays { checked_out }) => output::note(&format!(
+            "note: {checked_out} is checked out here, and {name} stays where it is: it has commits that are not home (cofferdam collect \
+             {name}), or something is staged or under way there\n"
         )),
+        Err(error) => output::note(&format!("note: {error}\n")),
     }
-    if session.record().dev.is_some() {
-        session.give_logins().await?;
+    if session.record().dev.is_some()
+        && let Err(error) = session.give_logins().await
+    {
+        output::note(&format!("note: {error}\n"));
     }
-    Ok(())
 }
 
 /// Who leaves one finds on their checkout's branch what was committed in it.
 pub(super) async fn left(session: &Session, environment: &Environment) {
     let name = session.name();
-    match session.take_logins().await {
-        Ok(first) => {
-            for agent in first {
-                output::note(&format!(
-                    "note: the login of {agent} that was made in {name} is kept, and other sandboxes get it: see cofferdam volume\n"
-                ));
-            }
-        }
-        Err(error) => output::note(&format!("note: {error}\n")),
-    }
     match session.collect().await {
         Ok(collection) => {
             let (landing, commits) = (&collection.landing, &collection.commits);
@@ -308,6 +301,16 @@ pub(super) async fn left(session: &Session, environment: &Environment) {
                 "{label} what is committed in {name} is not home yet: {error}; bring it with: cofferdam collect {name}\n"
             ));
         }
+    }
+    match session.take_logins().await {
+        Ok(first) => {
+            for agent in first {
+                output::note(&format!(
+                    "note: the login of {agent} that was made in {name} is kept, and other sandboxes get it: see cofferdam volume\n"
+                ));
+            }
+        }
+        Err(error) => output::note(&format!("note: {error}\n")),
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     command: Option<Command>,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 enum Command {
     /// List those that are there, with who uses them
     List {
@@ -69,10 +69,27 @@ pub(crate) async fn run(
 ) -> Result<ExitCode, CliError> {
     match &arguments.command {
         None => names(environment, interrupt).await?,
-        Some(Command::List { json }) => list(*json, environment)?,
-        Some(Command::Inspect { name, json }) => inspect(name, *json, environment)?,
-        Some(Command::Export { name, file }) => export(name, file.as_deref(), environment)?,
-        Some(Command::Remove { names }) => return remove(names, environment),
+        Some(command) => {
+            // What is in one may be made to take for ever.
+            let (command, own) = (command.clone(), environment.clone());
+            let done = tokio::task::spawn_blocking(move || act(&command, &own));
+            return tokio::select! {
+                done = done => done.map_err(|error| CliError::Runtime(error.into()))?,
+                () = interrupt.cancel.cancelled() => Err(CliError::Interrupted {
+                    code: interrupt.code().unwrap_or(130),
+                }),
+            };
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn act(command: &Command, environment: &Environment) -> Result<ExitCode, CliError> {
+    match command {
+        Command::List { json } => list(*json, environment)?,
+        Command::Inspect { name, json } => inspect(name, *json, environment)?,
+        Command::Export { name, file } => export(name, file.as_deref(), environment)?,
+        Command::Remove { names } => return remove(names, environment),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -168,6 +168,31 @@ fn what_is_checked_out_is_followed() {
         lives.git(&["log", "-1", "--format=%s", "main"]).trim(),
         "on the host"
     );
+    // Nor is anything lost that is staged, or under way, inside.
+    lives
+        .exec("dev", "echo staged > staged; git add staged")
+        .expect_code(0);
+    lives.git(&["commit", "-q", "--allow-empty", "-m", "meanwhile"]);
+    let stays = lives.exec(
+        "dev",
+        "git log -1 --format=%s; git diff --cached --name-only",
+    );
+    assert_eq!(stays.stdout, "inside\nstaged\n", "{stays}");
+    assert!(stays.stderr.contains("stays where it is"), "{stays}");
+    lives
+        .exec(
+            "dev",
+            "git rm -q --cached staged; rm staged; touch .git/index.lock",
+        )
+        .expect_code(0);
+    let stays = lives.exec("dev", "git log -1 --format=%s; rm .git/index.lock");
+    assert_eq!(stays.stdout, "inside\n", "{stays}");
+    // What it does not see is not seen as gone, also where a commit brought it.
+    lives.write(".cofferdam/config.yaml", "setup: 'true'\n");
+    lives.git(&["add", "-A"]);
+    lives.git(&["commit", "-qm", "configured"]);
+    let seen = lives.exec("dev", "git log -1 --format=%s; git status --porcelain");
+    assert_eq!(seen.stdout, "configured\n", "{seen}");
     // One that has commits of its own stays where they are.
     lives
         .cofferdam(&[
@@ -212,6 +237,28 @@ fn branches_live_side_by_side_on_the_shelf() {
     ]);
     let ready = lives.cofferdam(&["checkout", "feature/one"]).expect_code(0);
     assert_eq!(ready.stdout, "/repo-shelf/worktrees/feature__one\n");
+    // One that was cut short is not taken for whole, and nothing that lies in the way is lost.
+    let volumes = lives.home().join(".cofferdam/volumes");
+    let shelf = std::fs::read_dir(volumes).unwrap().flatten();
+    let shelf = shelf
+        .map(|one| one.path().join("files"))
+        .find(|one| one.join("repo").exists());
+    let shelf = shelf.unwrap();
+    std::fs::remove_file(shelf.join("worktrees/feature__one/README.md")).unwrap();
+    write_private(&shelf.join("repo/.git/cofferdam/begun-feature__one"), b"").unwrap();
+    std::fs::create_dir(shelf.join("worktrees/three")).unwrap();
+    write_private(&shelf.join("worktrees/three/work"), b"mine").unwrap();
+    lives.cofferdam(&["checkout", "three"]).expect_code(0);
+    let aside = std::fs::read_dir(shelf.join("worktrees"))
+        .unwrap()
+        .flatten();
+    let mut aside = aside.filter(|one| {
+        one.file_name()
+            .to_string_lossy()
+            .starts_with("three.aside-")
+    });
+    let kept = aside.next().unwrap().path().join("work");
+    assert_eq!(std::fs::read_to_string(kept).unwrap(), "mine");
     // Idempotent.
     lives.cofferdam(&["checkout", "feature/one"]).expect_code(0);
     lives
@@ -239,7 +286,7 @@ fn branches_live_side_by_side_on_the_shelf() {
         .exec("dev-two", &format!("{COMMIT} on-two"))
         .expect_code(0);
     let seen = lives.exec("dev", "git -C /repo-shelf/worktrees/two log -1 --format=%s; git -C /repo-shelf/repo worktree list | wc -l");
-    assert_eq!(seen.expect_code(0).stdout, "on-two\n3\n");
+    assert_eq!(seen.expect_code(0).stdout, "on-two\n4\n");
     let script = "ls /workspace/repository/README.md; git config remote.origin.url; git config remote.host.url";
     let seen = lives.exec("dev-feature-one", script).expect_code(0);
     let said = "/workspace/repository/README.md\nhttps://example.com/a.git\nfile:///workspace/repository\n";
@@ -591,7 +638,11 @@ fn codex_is_set_up_once_for_all() {
     );
     assert_eq!((read("auth.json"), read("profile.json")), (None, None));
     assert_eq!(read("config.toml").unwrap(), config);
-    // Nothing brings it back.
+    // Nothing brings it back, not a program either that still has it.
+    let again = "printf '{\"OPENAI_API_KEY\":\"two\"}' > ~/.codex/auth.json";
+    lives.exec("dev", again).expect_code(0);
+    assert_eq!(read("auth.json"), None);
+    lives.exec("dev", "rm ~/.codex/auth.json").expect_code(0);
     let seen = lives.exec("dev", "ls ~/.codex").expect_code(0).stdout;
     assert_eq!(seen, "AGENTS.md\nconfig.toml\nprofile.json\n");
     assert_eq!(read("auth.json"), None);

@@ -190,6 +190,9 @@ impl Standstill {
     pub(crate) fn look(&mut self) -> Vec<Answer> {
         if !self.unsettled && self.reason().is_some() {
             self.unsettled = self.stopping.is_awake(self.interval());
+            if self.unsettled && self.is_unwatched() {
+                self.end_by.get_or_insert(Instant::now() + PATIENCE);
+            }
         }
         if !self.unsettled {
             return Vec::new();
@@ -228,7 +231,7 @@ impl Standstill {
     }
 
     fn interval(&self) -> Duration {
-        if self.is_frozen() {
+        if self.is_frozen() || self.is_unwatched() {
             WHILE_FROZEN
         } else {
             WHILE_PAUSED

@@ -49,21 +49,32 @@ pub(super) async fn start(
 
 /// Tells of git directories that appear, for as long as it is polled.
 pub(super) async fn watch(watch: Option<Watch>, events: &Emitter) -> Infallible {
-    if let Some(watch) = watch
-        && let Err(error) = watch_all(watch, Vec::new(), events, Seeing::Most).await
+    if let Some(mut watch) = watch
+        && let Err(error) = watch_all(&mut watch, events, Seeing::Most).await
     {
         blind(&error.to_string(), events);
     }
     std::future::pending().await
 }
 
-/// As [`watch`], for as long as everything is seen. Returns when it is not. `first` is what was there at the beginning.
-pub(super) async fn strictly(watch: Watch, first: Vec<Appeared>, events: &Emitter) -> io::Error {
-    let watched = watch_all(watch, first, events, Seeing::All).await;
-    match watched {
+/// As [`watch`], for as long as everything is seen. Returns when it is not.
+pub(super) async fn strictly(watch: &mut Watch, events: &Emitter) -> io::Error {
+    match watch_all(watch, events, Seeing::All).await {
         Ok(never) => match never {},
         Err(error) => error,
     }
+}
+
+/// Tells of what was there already. Returns why not everything is seen, where that is so.
+pub(super) fn tell_all(found: Vec<Appeared>, events: &Emitter) -> Option<io::Error> {
+    let (mut named, mut blind) = (0, None);
+    for one in found {
+        match one {
+            Appeared::Blind(errno) => blind = Some(errno.into()),
+            one => tell(one, &mut named, events),
+        }
+    }
+    blind
 }
 
 /// What becomes of a watch that does not see everything.
@@ -75,12 +86,7 @@ enum Seeing {
     All,
 }
 
-async fn watch_all(
-    mut watch: Watch,
-    first: Vec<Appeared>,
-    events: &Emitter,
-    seeing: Seeing,
-) -> io::Result<Infallible> {
+async fn watch_all(watch: &mut Watch, events: &Emitter, seeing: Seeing) -> io::Result<Infallible> {
     #[expect(
         deprecated,
         reason = "what takes its place is unsafe; the descriptor is owned and outlives this"
@@ -90,14 +96,18 @@ async fn watch_all(
     // Not a sleep: events without end would start it anew without end.
     let mut again = tokio::time::interval(AGAIN);
     again.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut found = first;
-    found.extend(watch.read());
+    let mut found = watch.read();
     loop {
+        let mut blind = None;
         for one in found {
-            if let (Appeared::Blind(errno), Seeing::All) = (&one, seeing) {
-                return Err((*errno).into());
+            match one {
+                // All others first: they may have been moved.
+                Appeared::Blind(errno) if seeing == Seeing::All => blind = Some(errno),
+                one => tell(one, &mut named, events),
             }
-            tell(one, &mut named, events);
+        }
+        if let Some(errno) = blind {
+            return Err(errno.into());
         }
         found = tokio::select! {
             ready = readable.readable() => {

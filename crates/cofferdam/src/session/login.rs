@@ -103,6 +103,11 @@ fn volume_of(agent: &dyn AgentProvider) -> Option<(Purpose, &LoginFormat)> {
     Some((purpose, format))
 }
 
+/// There as long as no login of this agent is taken from a sandbox: its user has forgotten one.
+fn forgotten(home: &Home, agent: &dyn AgentProvider) -> PathBuf {
+    kept_login(home, agent).with_extension("forgotten")
+}
+
 /// A login that a sandbox gets.
 #[derive(Debug)]
 pub(super) struct Login {
@@ -213,7 +218,7 @@ impl Login {
         cancel: &CancellationToken,
     ) -> Result<(), LoginError> {
         let script = format!(
-            "cd && umask 077 && mkdir -p \"${{1%/*}}\" && printf %s \"${VARIABLE}\" > \"$1\""
+            "cd && umask 077 && mkdir -p \"${{1%/*}}\" && [ ! -d \"$1\" ] && printf %s \"${VARIABLE}\" > \"$1.new\" && mv -f \"$1.new\" \"$1\""
         );
         let mut environment = environment.clone();
         let text = String::from_utf8_lossy(&self.bytes).into_owned();
@@ -229,7 +234,7 @@ impl Login {
         if !self.given {
             return Ok(());
         }
-        let _lock = self.lock().await?;
+        let _lock = lock(&self.home).await?;
         self.keep(&self.bytes)
     }
 
@@ -249,7 +254,7 @@ impl Login {
             return Ok(false);
         };
         // Another run may have renewed it too, or the user may have given another one.
-        let _lock = self.lock().await?;
+        let _lock = lock(&self.home).await?;
         let now = match fsx::read_bounded(&self.kept, LIMIT as u64) {
             Err(error) if error.is_not_found() => return Ok(false),
             now => now?,
@@ -266,19 +271,25 @@ impl Login {
         Ok(true)
     }
 
-    /// Held while the kept one is looked at and replaced. Bounded: 10 s.
-    async fn lock(&self) -> Result<File, LoginError> {
-        let directory = self.home.turns();
-        fsx::private_dir(&directory)?;
-        let path = directory.join("logins");
-        let lock = fsx::lock::take_within(&path, TIME).await?;
-        let busy = || FileError::new("lock", &path, io::ErrorKind::WouldBlock.into());
-        Ok(lock.ok_or_else(busy)?)
-    }
-
     fn keep(&self, bytes: &[u8]) -> Result<(), LoginError> {
         keep(&self.home, self.volume, &self.kept, bytes)
     }
+}
+
+/// Keeps a login that the user gives, in the place of any other.
+pub fn keep_login(home: &Home, agent: &dyn AgentProvider, bytes: &[u8]) -> Result<(), LoginError> {
+    let volume = volume_of(agent).map(|(purpose, _)| purpose);
+    keep(home, volume, &kept_login(home, agent), bytes)
+}
+
+/// Held while a kept one is looked at and replaced. Bounded: 10 s.
+async fn lock(home: &Home) -> Result<File, LoginError> {
+    let directory = home.turns();
+    fsx::private_dir(&directory)?;
+    let path = directory.join("logins");
+    let lock = fsx::lock::take_within(&path, TIME).await?;
+    let busy = || FileError::new("lock", &path, io::ErrorKind::WouldBlock.into());
+    Ok(lock.ok_or_else(busy)?)
 }
 
 /// Forgets the login of an agent: the one that is kept, and the copies in the homes of sandboxes that are there. Those that are only in the
@@ -288,6 +299,11 @@ pub fn forget_login(home: &Home, agent: &dyn AgentProvider) -> Result<(bool, usi
     for path in [kept_login(home, agent), home.login(agent.name())] {
         was_kept |= path.exists();
         fsx::remove_file_if_exists(&path)?;
+    }
+    // A program inside may have it in its memory, and write it again.
+    if let Some((purpose, _)) = volume_of(agent) {
+        volumes::open(home, purpose, Path::new("/")).map_err(Box::new)?;
+        fsx::write_private(&forgotten(home, agent), b"")?;
     }
     let Some(format) = agent.login() else {
         return Ok((was_kept, 0));
@@ -317,6 +333,7 @@ fn keep(home: &Home, volume: Option<Purpose>, to: &Path, bytes: &[u8]) -> Result
     if let Some(directory) = to.parent() {
         fsx::private_dir(directory)?;
     }
+    fsx::remove_file_if_exists(&to.with_extension("forgotten"))?;
     Ok(fsx::write_private(to, bytes)?)
 }
 
@@ -338,8 +355,9 @@ pub(super) async fn keep_first(
     if format.marks.is_empty() || !is_one {
         return Ok(false);
     }
+    let _lock = lock(home).await?;
     let to = kept_login(home, agent);
-    if to.exists() {
+    if to.exists() || forgotten(home, agent).exists() {
         return Ok(false);
     }
     keep(
@@ -400,7 +418,14 @@ async fn read(
     environment: &BTreeMap<OsString, OsString>,
     cancel: &CancellationToken,
 ) -> Option<Vec<u8>> {
-    let done = shell(sandbox, format, "cd && cat -- \"$1\"", environment, cancel).await;
+    let done = shell(
+        sandbox,
+        format,
+        "cd && [ -f \"$1\" ] && cat -- \"$1\"",
+        environment,
+        cancel,
+    )
+    .await;
     let done = done.ok()?;
     done.exit.success().then_some(done.stdout)
 }

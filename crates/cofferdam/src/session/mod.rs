@@ -84,7 +84,7 @@ pub use hook_point::HookPoint;
 pub use hooks::HookError;
 pub use judge::Judge;
 pub use living::{Session, SessionError, SessionExec};
-pub use login::{ForeignLogin, LoginError, forget_login, kept_login};
+pub use login::{ForeignLogin, LoginError, forget_login, keep_login, kept_login};
 pub use mode_reason::ModeReason;
 pub use network_options::NetworkOptions;
 pub use options::{

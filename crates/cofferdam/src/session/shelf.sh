@@ -6,9 +6,10 @@ set -eu
 branch=$1 tip=$2 directory=$3 origin=$4
 repo=/repo-shelf/repo
 mkdir -p /repo-shelf/worktrees
-git init -q --template= "$repo"
+# Nobody stands on a branch there, so that each can have a working tree.
+[ -d "$repo/.git/objects" ] || git init -q --template= --initial-branch=cofferdam/shelf "$repo"
 cd "$repo"
-mkdir -p .git/objects/pack
+mkdir -p .git/objects/pack .git/cofferdam
 for pack in /packs/*.pack; do
     name=${pack##*/}
     name=${name%.pack}
@@ -19,26 +20,49 @@ for pack in /packs/*.pack; do
         mv -f -- ".git/objects/pack/tmp_$name.$kind" ".git/objects/pack/$name.$kind"
     done
 done
-cat >.git/shallow.new
-if [ -s .git/shallow.new ]; then mv -f .git/shallow.new .git/shallow; else rm .git/shallow.new; fi
+cat >.git/cofferdam/shallow
+if [ -s .git/cofferdam/shallow ]; then
+    [ ! -s .git/shallow ] || cat .git/shallow >>.git/cofferdam/shallow
+    sort -u .git/cofferdam/shallow >.git/cofferdam/all
+    mv -f .git/cofferdam/all .git/shallow
+fi
 remote() {
-    git config "remote.$1.url" "$2"
-    git config "remote.$1.fetch" "+refs/heads/*:refs/remotes/$1/*"
+    git config --replace-all "remote.$1.url" "$2"
+    # Whoever works there may want others as well.
+    git config --get-all "remote.$1.fetch" >/dev/null || git config "remote.$1.fetch" "+refs/heads/*:refs/remotes/$1/*"
 }
 [ -z "$origin" ] || remote origin "$origin"
 remote host "$7"
-git config user.name "$5"
-git config user.email "$6"
-# Nothing is left on no branch by a look at what is on the shelf.
-git symbolic-ref HEAD refs/heads/cofferdam/shelf
-git update-ref "refs/remotes/host/$branch" "$tip"
-git worktree prune
-if [ ! -e "$directory/.git" ]; then
-    # What a killed one left is no working tree yet.
+git config --replace-all user.name "$5"
+git config --replace-all user.email "$6"
+# Where a branch was renamed to one below it, its name is in the way; the commit has one all the same.
+git update-ref "refs/remotes/host/$branch" "$tip" 2>/dev/null ||
+    git update-ref "refs/cofferdam/host/$(printf %s "$branch" | git hash-object --stdin)" "$tip"
+
+# What we have begun and not handed out is ours; everything else is somebody's work.
+begun=.git/cofferdam/begun-${directory##*/}
+if [ -e "$begun" ] && [ -e "$directory/.git" ]; then
+    rm -f "$(git -C "$directory" rev-parse --absolute-git-dir)/index.lock"
+elif [ -e "$directory/.git" ]; then
+    exit 0
+else
+    if [ -e "$directory" ] && [ ! -e "$begun" ] && ! rmdir "$directory" 2>/dev/null; then
+        aside=$directory.aside-$(date +%s)
+        mv -- "$directory" "$aside"
+        echo "what was there is in $aside" >&2
+    fi
+    : >"$begun"
     rm -rf -- "$directory"
+    # Not `prune`: working trees that lie elsewhere inside are not seen here, and are not gone.
+    for one in .git/worktrees/*/gitdir; do
+        [ -e "$one" ] || continue
+        [ "$(cat "$one")" != "$directory/.git" ] || rm -rf -- "${one%/gitdir}"
+    done
     if git show-ref -q --verify "refs/heads/$branch"; then
-        git -c core.hooksPath=/dev/null worktree add -q -- "$directory" "$branch"
+        git worktree add -q --no-checkout -- "$directory" "$branch"
     else
-        git -c core.hooksPath=/dev/null worktree add -q --no-track -b "$branch" -- "$directory" "$tip"
+        git worktree add -q --no-checkout --no-track -b "$branch" -- "$directory" "$tip"
     fi
 fi
+git -C "$directory" -c core.hooksPath=/dev/null reset -q --hard
+rm -f "$begun"

@@ -18,7 +18,7 @@ use super::appearing;
 use super::emitter::Emitter;
 use super::event::Notice;
 use super::options::{Caller, Watcher};
-use crate::fsx::lock::{self, Lock};
+use crate::fsx::lock;
 use crate::fsx::{self, FileError};
 use crate::git::appearing::Watch;
 use crate::git::discovery::Start;
@@ -37,6 +37,10 @@ const MOST_SEEN: u64 = 64 << 10;
 const MOST_READ: u64 = 4 * MOST_SEEN;
 /// Until one watches: a large checkout is gone through first.
 const LIMIT: Duration = Duration::from_secs(60);
+/// How long one may have its lock who only looks at it.
+const LOOKERS: Duration = Duration::from_millis(500);
+/// What has not stopped by then does not: its sandbox ends it.
+const STANDSTILL: Duration = Duration::from_secs(5);
 /// How long one may still be there whose sandbox has ended.
 const ENDING: Duration = Duration::from_secs(5);
 /// What one says that watches. Anything else is why it does not.
@@ -92,7 +96,10 @@ pub(super) async fn see_to_it(caller: &Caller, record: &Record) -> Result<(), Wa
         stream.take(MOST_SAID).read_to_end(&mut said).await?;
         Ok(said)
     };
-    let told = tokio::time::timeout(LIMIT, told).await;
+    let told = tokio::select! {
+        told = tokio::time::timeout(LIMIT, told) => told,
+        () = caller.cancel.cancelled() => return Err(WatchError::CutShort),
+    };
     let said = told.map_err(|_| WatchError::Silent(LIMIT.as_secs()))?;
     let said = said.map_err(WatchError::Start)?;
     if said == READY {
@@ -206,35 +213,43 @@ async fn watch_until_it_ends(
         let first = watch.look(found.git);
         Ok::<_, FileError>((watch, first))
     });
-    let (watch, first) = begun.await.map_err(|_| WatchError::CutShort)??;
+    let (mut watch, first) = begun.await.map_err(|_| WatchError::CutShort)??;
     let events = Emitter::to_file(&state.join(SEEN), MOST_SEEN)?;
-    let watching = appearing::strictly(watch, first, &events);
-    tokio::pin!(watching);
     // What cannot all be watched is known now.
-    tokio::select! {
-        biased;
-        why = &mut watching => return Err(WatchError::Blind(why)),
-        () = std::future::ready(()) => {}
+    if let Some(why) = appearing::tell_all(first, &events) {
+        return Err(WatchError::Blind(why));
     }
     sandbox.watch().await?;
     let path = state.join(LOCK);
     let alone = lock::open(&path)?;
-    let first_one = lock::try_hold(&alone, Lock::Exclusive, &path)?;
-    say(READY);
-    if !first_one {
-        // Another command was faster.
+    // One who only looks at it has it for a moment.
+    if !lock::wait_for(&alone, &path, LOOKERS).await? {
+        // Another command was faster, and its watcher watches.
+        say(READY);
         return Ok(());
     }
-    tokio::select! {
-        why = watching => {
-            let text = format!(
-                "everything in the sandbox stood still, because not every directory of its checkout could be watched any more: {why}"
-            );
-            events.notice(Notice::Other { text });
-            Err(WatchError::Blind(why))
-        }
-        () = end.comes() => Ok(()),
-    }
+    say(READY);
+    let why = tokio::select! {
+        why = appearing::strictly(&mut watch, &events) => why,
+        () = end.comes() => return Ok(()),
+    };
+    let text = format!(
+        "everything in the sandbox stood still, because not every directory of its checkout could be watched any more: {why}"
+    );
+    events.notice(Notice::Other { text });
+    // Without this connection nothing runs any more. What was made before is looked for then, once.
+    drop(sandbox);
+    // Whoever wants to use it tries with a watcher of its own.
+    drop(alone);
+    tokio::time::sleep(STANDSTILL).await;
+    let top = record.workspace(&caller.home);
+    let last = tokio::task::spawn_blocking(move || {
+        let found = nested::scan(&top, nested::Closed::Skip)?;
+        Ok::<_, FileError>(watch.look(found))
+    });
+    let last = last.await.map_err(|_| WatchError::CutShort)??;
+    appearing::tell_all(last, &events);
+    Err(WatchError::Blind(why))
 }
 
 /// The end of a sandbox's first process.

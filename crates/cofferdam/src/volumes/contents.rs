@@ -14,6 +14,9 @@ use tar::{Builder, EntryType, Header};
 
 use crate::fsx::{Context, FileError, beneath};
 
+/// From so many bytes on a file is looked at for whether they are there.
+const HOLLOW: u64 = 1 << 30;
+
 /// How much is in a volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Size {
@@ -27,7 +30,8 @@ pub struct Size {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Held {
     pub size: Size,
-    /// Sockets, pipes, devices, and what was gone when it was looked at: none of them is in it.
+    /// Sockets, pipes, devices, huge files with next to nothing in them, directories that could not be gone into, and what was gone when
+    /// it was looked at: none of them is in it.
     pub left_out: u64,
 }
 
@@ -43,14 +47,20 @@ impl Found {
     }
 }
 
-/// Everything below, each directory before what is in it. `see` gets the top as well.
-fn walk(top: &Path, mut see: impl FnMut(&OwnedFd, &Found) -> io::Result<()>) -> io::Result<()> {
+/// Everything below, each directory before what is in it. Returns how many could not be gone into.
+fn walk(top: &Path, mut see: impl FnMut(&OwnedFd, &Found) -> io::Result<()>) -> io::Result<u64> {
     let root = beneath::root(top)?;
+    let mut closed = 0;
     let mut waiting = vec![PathBuf::new()];
     while let Some(directory) = waiting.pop() {
         let opened = match beneath::directory(&root, &directory) {
-            // A program took it away, or closed it to us: what is left is gone through.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => continue,
+            // A program took it away or closed it to us, or no path is so long: what is left is gone through.
+            Err(
+                Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::NAMETOOLONG,
+            ) => {
+                closed += 1;
+                continue;
+            }
             opened => opened?,
         };
         for entry in Dir::read_from(&opened)? {
@@ -71,7 +81,7 @@ fn walk(top: &Path, mut see: impl FnMut(&OwnedFd, &Found) -> io::Result<()>) -> 
             }
         }
     }
-    Ok(())
+    Ok(closed)
 }
 
 pub(super) fn size(top: &Path) -> Result<Size, FileError> {
@@ -79,7 +89,8 @@ pub(super) fn size(top: &Path) -> Result<Size, FileError> {
     let walked = walk(top, |_, found| {
         if found.kind() != FileType::Directory {
             size.files += 1;
-            size.bytes += u64::try_from(found.stat.st_size).unwrap_or(0);
+            let length = u64::try_from(found.stat.st_size).unwrap_or(0);
+            size.bytes = size.bytes.saturating_add(length);
         }
         Ok(())
     });
@@ -90,7 +101,7 @@ pub(super) fn size(top: &Path) -> Result<Size, FileError> {
 pub(super) fn export(top: &Path, to: impl Write) -> io::Result<Held> {
     let mut archive = Builder::new(to);
     let mut held = Held::default();
-    walk(top, |root, found| {
+    let closed = walk(top, |root, found| {
         let added = add(&mut archive, root, found)?;
         match added {
             Some(bytes) if found.kind() == FileType::Directory => debug_assert_eq!(bytes, 0),
@@ -102,6 +113,7 @@ pub(super) fn export(top: &Path, to: impl Write) -> io::Result<Held> {
         }
         Ok(())
     })?;
+    held.left_out += closed;
     archive.into_inner()?.flush()?;
     Ok(held)
 }
@@ -140,7 +152,10 @@ fn add(
                 return Ok(None);
             };
             let now = file.metadata()?;
-            if !now.is_file() {
+            // One with next to nothing in it that says it is huge would fill the disk of whoever takes it out.
+            let takes = now.blocks().saturating_mul(512);
+            let is_hollow = now.size() > HOLLOW && now.size() / 16 > takes;
+            if !now.is_file() || is_hollow {
                 return Ok(None);
             }
             header.set_entry_type(EntryType::Regular);

@@ -11,6 +11,7 @@ mod tests;
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -134,8 +135,11 @@ pub fn open(home: &Home, purpose: Purpose, repository: &Path) -> Result<Volume, 
     let _alone = alone(home)?;
     let name = name_of(home, purpose, repository)?;
     if let Some(volume) = find(home, &name)? {
-        // Whoever was killed may have made the label and nothing else.
+        // Whoever was killed may have made the label and nothing else; and a program inside may have closed it.
         fsx::private_dir(&volume.files())?;
+        let open = std::fs::Permissions::from_mode(0o700);
+        let files = volume.files();
+        std::fs::set_permissions(&files, open).context("open", &files)?;
         return Ok(volume);
     }
     let place = home.volumes().join(name.as_str());

@@ -12,6 +12,7 @@ use crate::session::announce;
 use crate::session::check_plan::CheckPlan;
 use crate::session::emitter::Emitter;
 use crate::session::error::{RunError, RunErrorKind};
+use crate::session::event::Notice;
 use crate::session::form::Form;
 use crate::session::iterate::{self, Work};
 use crate::session::manage::made_branch;
@@ -53,7 +54,7 @@ impl Session {
         }
         self.named.check_files(&self.caller).map_err(session)?;
         let _alone = self.alone_at_work().await.map_err(session)?;
-        self.follow().await.map_err(session)?;
+        let followed = self.follow().await;
         let form = Form::read(&self.directory()).map_err(|error| session(error.into()))?;
         let options = RunOptions {
             caller: self.caller.clone(),
@@ -70,6 +71,10 @@ impl Session {
         let events = Emitter::open(options.caller.events.clone(), log, &config_dir, &name)
             .map_err(|error| nothing(error.into()))?;
         events.announce(|| announce::events(&options, &plan, &planned, events.path(), 0));
+        if let Err(error) = followed {
+            let text = error.to_string();
+            events.notice(Notice::Other { text });
+        }
         let mut work = Work::default();
         let mut refusals = Refusals::since_now(&self.caller.home, self.record().id);
         let worked = self

@@ -106,7 +106,7 @@ async fn bring_home(
     provider: &dyn BindMountProvider,
     reaches: Reaches,
 ) -> Result<Collection, SessionError> {
-    match Session::open(caller, named.clone(), provider).await {
+    match Session::open_unwatched(caller, named.clone(), provider).await {
         Ok(session) => session.bring_home(reaches).await,
         Err(SessionError::Stopped { .. }) => {
             let mut turn = turn(caller, &named).await?;

@@ -2,33 +2,61 @@
 //! commit before it is used again, where nothing of its own is lost by that.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::time::Duration;
 
 use super::life::turn;
 use super::{Session, SessionError, has_uncollected};
-use crate::git::private_clone;
+use crate::git::own_files;
+use crate::git::private_clone::{self, PrivateClone, PrivateHead};
 use crate::git::refs_at::{RefsAt, names_of};
 use crate::git::vault::Vault;
 use crate::names::BranchName;
+use crate::process::Exit;
 use crate::sandbox::SandboxError;
+use crate::session::form::Form;
 use crate::session::inside::{Inside, Output};
 use crate::session::watched;
 
 /// The index of a large repository is written.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Brings git to a commit as `git switch` does, but for the files, which are there. $1: the commit. $2: its branch, or nothing. $3: the
-/// branch it was on, or nothing, which is home.
+/// branch it was on, or nothing. $4: the commit that it is at, which is home. $5: that of $2, or nothing. Then what the sandbox does not
+/// see. Ends with [`BUSY`] where something would be lost.
 const MOVE: &str = r#"set -eu
 git() { command git -c core.hooksPath=/dev/null "$@"; }
-if [ -n "$2" ]; then
-    git update-ref "refs/heads/$2" "$1"
-    git symbolic-ref HEAD "refs/heads/$2"
-else
-    git update-ref --no-deref HEAD "$1"
-fi
-[ -z "$3" ] || [ "$3" = "$2" ] || git update-ref -d "refs/heads/$3"
-git reset -q "$1"
+to=$1 branch=$2 from=$3 at=$4 old=$5
+shift 5
+own=$(git rev-parse --absolute-git-dir)
+for one in MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD BISECT_LOG rebase-merge rebase-apply index.lock; do
+    [ ! -e "$own/$one" ] || exit 9
+done
+git diff-index --cached --quiet HEAD -- || exit 9
+zero=$(printf %s "$to" | tr 0-9a-f 0)
+{
+    echo start
+    if [ -z "$branch" ]; then
+        printf 'option no-deref
+update HEAD %s %s
+' "$to" "$at"
+    elif [ "$branch" = "$from" ]; then
+        printf 'update refs/heads/%s %s %s
+' "$branch" "$to" "$at"
+    else
+        printf 'update refs/heads/%s %s %s
+' "$branch" "$to" "${old:-$zero}"
+    fi
+    echo prepare
+    echo commit
+} | git update-ref --stdin >/dev/null || exit 9
+[ -z "$branch" ] || git symbolic-ref HEAD "refs/heads/$branch"
+[ -z "$from" ] || [ "$from" = "$branch" ] || git update-ref -d "refs/heads/$from" "$at" || true
+git reset -q "$to"
+export GIT_LITERAL_PATHSPECS=1
+[ $# = 0 ] || git ls-files -z -- "$@" | git update-index -z --skip-worktree --stdin
 "#;
+/// How [`MOVE`] says that it stays.
+const BUSY: i32 = 9;
 
 /// What became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +68,7 @@ pub enum Followed {
         /// The branch that is checked out, or `HEAD`.
         to: String,
     },
-    /// It has commits of its own that are not home, and stays where it is.
+    /// It has commits of its own that are not home, or something is staged or under way there, and stays where it is.
     Stays {
         /// What is checked out here.
         checked_out: String,
@@ -62,14 +90,21 @@ impl Session {
         if record.branch == branch && (*record.begins() == tip || record.base == tip) {
             return Ok(Followed::Same);
         }
+        let stays = || Followed::Stays {
+            checked_out: head.branch_text(),
+        };
+        // Before it is asked whether they are home: what is made after that is not touched.
+        let git = PrivateClone::at(turn.directory()).git_dir;
+        let own = record.branch.as_ref().map(BranchName::full);
+        let Ok(seen) = private_clone::read_refs(&git, repository.format, own.as_deref()) else {
+            return Ok(stays());
+        };
         let names = names_of(record.id, record.branch.as_ref());
         let refs = RefsAt::read(repository, names, &caller.cancel).await?;
         let left = has_uncollected(&caller.home, repository, record, &refs, &caller.cancel).await;
         // Whether it has some cannot be told: then nothing of it is touched.
         if left != Some(false) {
-            return Ok(Followed::Stays {
-                checked_out: head.branch_text(),
-            });
+            return Ok(stays());
         }
         let vault = Vault::open(&caller.home, repository);
         let exported = match vault {
@@ -88,27 +123,53 @@ impl Session {
                 .as_ref()
                 .map_or_else(String::new, ToString::to_string)
         };
-        let arguments = [
-            "sh",
-            "-c",
-            MOVE,
-            "sh",
-            tip.as_str(),
-            &word(&branch),
-            &word(&turn.record.branch),
+        let tip_of = |branch: &Option<BranchName>| {
+            let name = branch.as_ref().map(BranchName::full)?;
+            let mut refs = seen.refs.iter();
+            let found = refs.find(|(one, _)| *one == name.as_bytes());
+            found.map(|(_, tip)| tip.to_string())
+        };
+        let at = match &seen.head {
+            Some(PrivateHead::Detached(tip)) => Some(tip.to_string()),
+            _ => tip_of(&turn.record.branch),
+        };
+        let Some(at) = at else {
+            return Ok(stays());
+        };
+        let fixed = [
+            tip.to_string(),
+            word(&branch),
+            word(&turn.record.branch),
+            at,
+            tip_of(&branch).unwrap_or_default(),
         ];
-        let done = Inside {
+        let command = ["sh", "-c", MOVE, "sh"].map(OsString::from);
+        let unseen = turn
+            .record
+            .hidden
+            .iter()
+            .map(|path| path.0.clone().into_os_string());
+        let arguments = command
+            .into_iter()
+            .chain(fixed.map(OsString::from))
+            .chain([own_files::DIRECTORY.into()])
+            .chain(unseen);
+        let moved = Inside {
             sandbox: self.sandbox(),
-            arguments: arguments.map(Into::into).to_vec(),
-            directory: None,
+            arguments: arguments.collect(),
+            // The checkout's, also where programs start elsewhere.
+            directory: Some(&Form::read(turn.directory())?.workspace()),
             environment: &BTreeMap::new(),
             limit: LIMIT,
             output: Output::Captured(64 << 10),
         };
-        let done = done.run(&caller.cancel).await;
+        let done = moved.run(&caller.cancel).await;
         let failed = |why: String| self.failed(SandboxError::Start(why));
         let done =
             done.map_err(|error| failed(format!("its git was not brought to {tip}: {error}")))?;
+        if done.exit == Exit::Code(BUSY) {
+            return Ok(stays());
+        }
         if !done.exit.success() {
             let said =
                 crate::text::printable_line(String::from_utf8_lossy(&done.stderr).trim_end());

@@ -232,8 +232,19 @@ pub(super) fn handle(home: &Home, id: SandboxId) -> Handle {
 }
 
 impl Session {
-    /// Opens one that runs, and has its place behind the wall kept again where nobody does. Bounded: 20 s.
+    /// Opens one that runs, and has its place behind the wall kept again where nobody does, and its checkout watched. Bounded: 80 s.
     pub async fn open(
+        caller: &Caller,
+        named: Named,
+        provider: &dyn BindMountProvider,
+    ) -> Result<Self, SessionError> {
+        let session = Self::open_unwatched(caller, named, provider).await?;
+        session.see_watched().await?;
+        Ok(session)
+    }
+
+    /// As [`Self::open`], for who starts nothing in it: what stands still can be collected from.
+    async fn open_unwatched(
         caller: &Caller,
         named: Named,
         provider: &dyn BindMountProvider,
@@ -253,7 +264,6 @@ impl Session {
             why_mode: ModeReason::Made,
         };
         session.keep().await?;
-        session.see_watched().await?;
         Ok(session)
     }
 
