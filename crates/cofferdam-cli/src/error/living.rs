@@ -9,6 +9,10 @@ use cofferdam::wall::supervisor::SupervisorError;
 use super::mount;
 use crate::ui::shell::shell_word;
 
+/// What there is to do where a checkout cannot be watched: inotify has bounds for all programs of a user.
+pub(super) const UNWATCHED: &str = "where inotify is used up, stop another sandbox, or raise `fs.inotify.max_user_watches` and \
+                                    `fs.inotify.max_user_instances` (sysctl); a sandbox without `--head` has files of its own";
+
 /// The next step.
 pub(super) fn hint(error: &SessionError) -> Option<String> {
     let hint = match error {
@@ -85,10 +89,10 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         SessionError::Unwatched {
             source: WatchError::Blind(_) | WatchError::Told(_),
             ..
-        } => "raise `fs.inotify.max_user_watches` (sysctl) if that is what is said; or leave out `--head`, and a sandbox has files of \
-              its own"
-            .to_owned(),
-        SessionError::Unwatched { name, .. } => format!("try again; if it stays so: {}", again(name)),
+        } => UNWATCHED.to_owned(),
+        SessionError::Unwatched { name, .. } => {
+            format!("try again; if it stays so: {}", again(name))
+        }
         SessionError::Rules { name, .. } => {
             format!("mend that, then `cofferdam resume {name}`; `cofferdam doctor` looks at it too")
         }

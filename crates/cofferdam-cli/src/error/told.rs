@@ -8,6 +8,7 @@ use cofferdam::git::copies::CopyError;
 use cofferdam::prompt::PromptError;
 use cofferdam::session::{AgentFailure, HookError, HookPoint, LoginError, RunError, RunErrorKind};
 
+use super::living;
 use super::plan;
 use crate::ui::shell::shell_word;
 
@@ -18,6 +19,7 @@ pub(super) fn hint(error: &RunError) -> Option<String> {
         RunErrorKind::Hook(hook) => Some(hook_hint(hook, log)),
         RunErrorKind::Expression(_) => Some(EXPRESSION_HINT.to_owned()),
         RunErrorKind::Login(error) => login_hint(error),
+        RunErrorKind::Unwatched(_) => Some(living::UNWATCHED.to_owned()),
         RunErrorKind::Repository(_)
         | RunErrorKind::Plan(_)
         | RunErrorKind::Prompt { .. }
@@ -25,7 +27,6 @@ pub(super) fn hint(error: &RunError) -> Option<String> {
         | RunErrorKind::Registry(_)
         | RunErrorKind::Left(_)
         | RunErrorKind::Session(_)
-        | RunErrorKind::Unwatched(_)
         | RunErrorKind::File(_)
         | RunErrorKind::Git(_)
         | RunErrorKind::Worktree(_)

@@ -168,6 +168,15 @@ fn what_is_checked_out_is_followed() {
         lives.git(&["log", "-1", "--format=%s", "main"]).trim(),
         "on the host"
     );
+    // What is on a branch here is home, also where that is not checked out any more.
+    lives.exec("dev", "git branch idea").expect_code(0);
+    lives.git(&["switch", "-q", "main"]);
+    let seen = lives.exec("dev", "git log -1 --format=%s").expect_code(0);
+    assert_eq!(seen.stdout, "on the host\n");
+    assert!(!seen.stderr.contains("refused"), "{seen}");
+    lives.git(&["switch", "-q", "feature"]);
+    let seen = lives.exec("dev", "git log -1 --format=%s; git branch -qD idea");
+    assert_eq!(seen.expect_code(0).stdout, "inside\n");
     // Nor is anything lost that is staged, or under way, inside.
     lives
         .exec("dev", "echo staged > staged; git add staged")

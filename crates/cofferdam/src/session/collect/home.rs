@@ -106,6 +106,9 @@ impl Collector<'_> {
                 }
                 continue;
             }
+            if owned.record.dev.is_some() && self.is_here(tip).await? {
+                continue;
+            }
             looked += 1;
             match self.receive(owned, source, &tip.id, Own::Tip).await? {
                 Received::Accepted(accepted) => {
@@ -158,6 +161,13 @@ impl Collector<'_> {
             }
             _ => Ok(true),
         }
+    }
+
+    /// Whether a reference of the host's has it, wherever it came from: what a person's branch inside is at may be on one that is not
+    /// checked out here any more.
+    async fn is_here(&self, tip: &Tip) -> Result<bool, CollectError> {
+        let here = self.repo.resolve(tip.id.as_str(), self.cancel).await?;
+        Ok(here.is_some() && self.repo.is_at_home(&tip.id, "", self.cancel).await?)
     }
 
     /// Whether an earlier collecting gave it a reference of its own, and it is still none that lands.

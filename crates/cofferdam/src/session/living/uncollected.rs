@@ -56,6 +56,11 @@ pub(in crate::session) async fn has_uncollected(
                 break;
             }
         }
+        // Of a branch that is not checked out here any more.
+        if !is_home && record.dev.is_some() {
+            let here = repo.resolve(tip.as_str(), cancel).await.ok()?;
+            is_home = here.is_some() && repo.is_at_home(tip, "", cancel).await.ok()?;
+        }
         if !is_home {
             return Some(true);
         }
