@@ -290,6 +290,8 @@ fn branches_live_side_by_side_on_the_shelf() {
     );
     assert_eq!(at("dev-two"), "/repo-shelf/worktrees/two\ntwo\nstart\n");
     assert_eq!(at("dev"), "/workspace/repository\nmain\nstart\n");
+    let whole = lives.exec("dev-feature-one", "git status --porcelain");
+    assert_eq!(whole.expect_code(0).stdout, "");
     // What one commits there, the others see; the checkout does not have it.
     lives
         .exec("dev-two", &format!("{COMMIT} on-two"))

@@ -179,6 +179,8 @@ fn each_start_has_a_watcher_of_its_own() {
             let again = living::start(&caller(&env), named, &provider())
                 .await
                 .unwrap();
+            // Before anything is asked of it: whoever starts something sees to it by themselves.
+            assert_eq!(watchers(&session).len(), 1);
             assert_eq!(sh(&again, "echo in").await, "in");
             eventually("more than one", || watchers(&session).len() == 1);
             assert_ne!(watchers(&session), first);
