@@ -24,7 +24,19 @@ use crate::ui::shell::shell_word;
 use crate::ui::style::{self, paint};
 use crate::ui::{output, summary};
 
-/// Which of a checkout's, and from which image it is made.
+/// Sandboxes by their names, or the dev sandbox of a checkout.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct Places {
+    /// The sandboxes, as `cofferdam list` names them, or the path of a checkout, such as ./there; without any the dev sandbox of the
+    /// checkout that you stand in
+    #[arg(value_name = "SANDBOX|PATH")]
+    pub(super) names: Vec<String>,
+
+    #[command(flatten)]
+    pub(super) which: Which,
+}
+
+/// Which of a checkout's.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct Which {
     /// The one for this branch, beside the checkout on the repository's shelf
@@ -64,18 +76,15 @@ pub(super) fn directory(path: &OsStr, environment: &Environment) -> Result<PathB
     }
 }
 
-/// The one for that checkout and branch, where there is one.
-pub(super) async fn find(
-    branch: Option<&BranchName>,
+/// Whether the checkout has one in which somebody works on what is checked out.
+pub(super) async fn has_one(
     caller: &Caller,
     environment: &Environment,
     interrupt: &Interrupt,
-) -> Result<Option<Record>, CliError> {
+) -> Result<bool, CliError> {
     let repository = here::repository(environment, interrupt).await?;
-    let of = DevSandbox {
-        branch: branch.cloned(),
-    };
-    Ok(dev::find(caller, &repository.top, &of)?)
+    let found = dev::find(caller, &repository.top, &DevSandbox::default())?;
+    Ok(found.is_some())
 }
 
 /// What is to be brought up.
@@ -336,13 +345,12 @@ impl Meant {
 
 /// Which of them it is.
 pub(super) fn meant(
-    names: &[String],
-    which: &Which,
+    Places { names, which }: &Places,
     build: &Build,
     options: &DevOptions,
     command: &str,
 ) -> Result<Meant, CliError> {
-    match names {
+    match &names[..] {
         [] => Ok(Meant::Here),
         [path] if is_path(OsStr::new(path)) => Ok(Meant::At(path.clone())),
         _ if which.branch.is_some() || build.build || options.are_given() => {
@@ -373,28 +381,20 @@ pub(super) fn there(
     Ok(Some(there))
 }
 
-/// The sandboxes of a command that does something with those that are there: by their names, or the dev sandbox of a checkout.
+/// The sandboxes of a command that does something with those that are there, in `environment` ([`there`]).
 pub(super) async fn sandboxes(
-    names: &[String],
-    which: &Which,
+    places: &Places,
+    meant: &Meant,
     environment: &Environment,
     interrupt: &Interrupt,
-    command: &str,
 ) -> Result<living::Sandboxes, CliError> {
-    let meant = meant(
-        names,
-        which,
-        &Build::default(),
-        &DevOptions::default(),
-        command,
-    )?;
-    if meant == Meant::Named {
-        let names = names.to_vec();
+    if *meant == Meant::Named {
+        let names = places.names.clone();
         return Ok(living::Sandboxes { names });
     }
-    let at = directory(meant.path().unwrap_or(OsStr::new(".")), environment)?;
     let caller = living::caller(environment, interrupt);
-    let named = Named::dev(&caller, &at, which.branch.as_ref()).await?;
+    let branch = places.which.branch.as_ref();
+    let named = Named::dev(&caller, &environment.directory, branch).await?;
     let names = vec![named.id().to_string()];
     Ok(living::Sandboxes { names })
 }

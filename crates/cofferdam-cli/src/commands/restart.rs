@@ -7,7 +7,7 @@ use clap::Args;
 use cofferdam::session::Caller;
 use cofferdam::session::living::{self as lives, Condition};
 
-use super::dev::{self, Build, Up, Which};
+use super::dev::{self, Build, Places, Up};
 use super::making::DevOptions;
 use super::{keep_ready, living, stop};
 use crate::environment::Environment;
@@ -21,13 +21,8 @@ use crate::ui::output;
 /// from its image.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandboxes, as `cofferdam list` names them, or the path of a checkout, such as ./there; without any the dev sandbox of the
-    /// checkout that you stand in
-    #[arg(value_name = "SANDBOX|PATH")]
-    names: Vec<String>,
-
     #[command(flatten)]
-    which: Which,
+    places: Places,
 
     #[command(flatten)]
     build: Build,
@@ -49,20 +44,20 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     let Arguments {
-        names,
-        which,
+        places,
         build,
         time,
     } = arguments;
     let options = DevOptions::default();
-    let meant = dev::meant(names, which, build, &options, "restart")?;
+    let meant = dev::meant(places, build, &options, "restart")?;
+    let there = dev::there(meant.path(), environment)?;
+    let environment = there.as_ref().unwrap_or(environment);
     if build.build {
-        let there = dev::there(meant.path(), environment)?;
         let up = Up {
-            which,
+            which: &places.which,
             build,
             options: &options,
-            environment: there.as_ref().unwrap_or(environment),
+            environment,
         };
         let (session, _) = Box::pin(dev::up(up, interrupt)).await?;
         let name = session.name();
@@ -71,7 +66,7 @@ pub(crate) async fn run(
         ));
         return Ok(ExitCode::SUCCESS);
     }
-    let sandboxes = dev::sandboxes(names, which, environment, interrupt, "restart").await?;
+    let sandboxes = dev::sandboxes(places, &meant, environment, interrupt).await?;
     let grace = Duration::from_secs(*time);
     let each = living::each(&sandboxes, environment, interrupt, async |caller, named| {
         let provider = named.provider(caller)?;

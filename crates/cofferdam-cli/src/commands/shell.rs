@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use super::attach::{self, Attached};
-use super::dev::{self, Build, Meant, Up, Which};
+use super::dev::{self, Build, Meant, Places, Up, Which};
 use super::exec::give_terminal;
 use super::living;
 use super::making::DevOptions;
@@ -72,11 +72,14 @@ pub(crate) async fn run(
         build,
         options,
     } = &arguments;
-    let names: Vec<String> = name.iter().cloned().collect();
-    let meant = dev::meant(&names, which, build, options, "shell")?;
+    let places = Places {
+        names: name.iter().cloned().collect(),
+        which: which.clone(),
+    };
+    let meant = dev::meant(&places, build, options, "shell")?;
     let there = dev::there(meant.path(), environment)?;
     let environment = there.as_ref().unwrap_or(environment);
-    let session = if let (Meant::Named, Some(name)) = (&meant, names.first()) {
+    let session = if let (Meant::Named, Some(name)) = (&meant, name) {
         open(name, &caller, environment).await?
     } else {
         let up = Up {
@@ -109,9 +112,8 @@ pub(crate) async fn of_a_dev_sandbox(
 ) -> Option<Result<ExitCode, CliError>> {
     let interrupt = Interrupt::quiet().ok()?;
     let caller = super::living::caller(environment, &interrupt);
-    dev::find(None, &caller, environment, &interrupt)
-        .await
-        .ok()??;
+    let has_one = dev::has_one(&caller, environment, &interrupt).await;
+    has_one.ok().filter(|one| *one)?;
     drop(interrupt);
     Some(Box::pin(run(Arguments::default(), environment)).await)
 }

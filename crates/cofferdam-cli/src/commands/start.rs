@@ -6,7 +6,7 @@ use clap::Args;
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::{Caller, Session, SessionError};
 
-use super::dev::{self, Build, Came, Meant, Up, Which};
+use super::dev::{self, Build, Came, Meant, Places, Up};
 use super::keep_ready;
 use super::living::{self, Sandboxes};
 use super::making::DevOptions;
@@ -21,13 +21,8 @@ use crate::ui::output;
 /// `--branch` on a working tree of that branch beside it; it has a shelf and a shells' history that outlive it.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandboxes, as `cofferdam list` names them, or the path of a checkout, such as ./there; without any the dev sandbox of the
-    /// checkout that you stand in
-    #[arg(value_name = "SANDBOX|PATH")]
-    pub(super) names: Vec<String>,
-
     #[command(flatten)]
-    pub(super) which: Which,
+    pub(super) places: Places,
 
     #[command(flatten)]
     pub(super) build: Build,
@@ -42,19 +37,25 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     let Arguments {
-        names,
-        which,
+        places,
         build,
         options,
     } = arguments;
-    let meant = dev::meant(&names, &which, &build, &options, "start")?;
+    let meant = dev::meant(&places, &build, &options, "start")?;
     if meant == Meant::Named {
-        return Box::pin(named(&Sandboxes { names }, environment, interrupt)).await;
+        return Box::pin(named(
+            &Sandboxes {
+                names: places.names,
+            },
+            environment,
+            interrupt,
+        ))
+        .await;
     }
     let there = dev::there(meant.path(), environment)?;
     let environment = there.as_ref().unwrap_or(environment);
     let up = Up {
-        which: &which,
+        which: &places.which,
         build: &build,
         options: &options,
         environment,

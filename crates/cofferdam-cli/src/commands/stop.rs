@@ -8,8 +8,9 @@ use cofferdam::session::SessionError;
 use cofferdam::session::living::{self as lives, Condition};
 use tokio::time::timeout;
 
-use super::dev::{self, Which};
+use super::dev::{self, Build, Places};
 use super::living;
+use super::making::DevOptions;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -25,12 +26,8 @@ pub(super) const TIME: u64 = 10;
 /// that you stand in.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandboxes, as `cofferdam list` names them, or the path of a checkout, such as ./there
-    #[arg(value_name = "SANDBOX|PATH")]
-    names: Vec<String>,
-
     #[command(flatten)]
-    which: Which,
+    places: Places,
 
     /// How many seconds each sandbox's programs have to end by themselves
     #[arg(
@@ -51,14 +48,11 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
-    let sandboxes = dev::sandboxes(
-        &arguments.names,
-        &arguments.which,
-        environment,
-        interrupt,
-        "stop",
-    )
-    .await?;
+    let places = &arguments.places;
+    let meant = dev::meant(places, &Build::default(), &DevOptions::default(), "stop")?;
+    let there = dev::there(meant.path(), environment)?;
+    let environment = there.as_ref().unwrap_or(environment);
+    let sandboxes = dev::sandboxes(places, &meant, environment, interrupt).await?;
     living::each(
         &sandboxes,
         environment,

@@ -73,7 +73,17 @@ fn a_day_in_a_checkout() {
     assert_eq!(lives.state("dev"), "stopped");
     let by_name = lives.cofferdam(&["start"]).expect_code(0);
     assert!(by_name.stderr.contains("started dev"), "{by_name}");
-    lives.cofferdam(&["restart"]).expect_code(0);
+    // By its path from anywhere.
+    let (outside, checkout) = (lives.temporary(), lives.repository());
+    for command in ["restart", "stop", "start", "restart"] {
+        let words = [
+            "-C",
+            outside.to_str().unwrap(),
+            command,
+            checkout.to_str().unwrap(),
+        ];
+        lives.cofferdam(&words).expect_code(0);
+    }
     let kept = lives.exec(".", "cat ~/note").expect_code(0);
     assert_eq!(kept.stdout, "kept\n");
 
@@ -246,6 +256,8 @@ fn branches_live_side_by_side_on_the_shelf() {
     ]);
     let ready = lives.cofferdam(&["checkout", "feature/one"]).expect_code(0);
     assert_eq!(ready.stdout, "/repo-shelf/worktrees/feature__one\n");
+    let started = lives.cofferdam(&["list", "--names"]).expect_code(0);
+    assert_eq!(started.stdout, "", "nothing is started for it");
     // One that was cut short is not taken for whole, and nothing that lies in the way is lost.
     let volumes = lives.home().join(".cofferdam/volumes");
     let shelf = std::fs::read_dir(volumes).unwrap().flatten();
@@ -406,7 +418,7 @@ fn a_name_that_is_taken_is_another_ones() {
 }
 
 /// In a container it is the same, under the name that the documents give it.
-// covers: S3-58, S3-128, S3-129
+// covers: S3-128, S3-129
 #[test]
 fn a_day_in_a_container() {
     for world in containers::worlds() {

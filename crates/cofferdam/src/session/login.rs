@@ -84,7 +84,7 @@ fn listed(marks: &[&str]) -> String {
 /// version kept stays where it is.
 pub fn kept_login(home: &Home, agent: &dyn AgentProvider) -> PathBuf {
     let earlier = home.login(agent.name());
-    let Some((purpose, format)) = volume_of(agent) else {
+    let (Some(purpose), Some(format)) = (volume_of(agent), agent.login()) else {
         return earlier;
     };
     let name = Path::new(format.path).file_name().unwrap_or_default();
@@ -97,10 +97,8 @@ pub fn kept_login(home: &Home, agent: &dyn AgentProvider) -> PathBuf {
 }
 
 /// What the volume of an agent's login is for; none where it has no volume.
-fn volume_of(agent: &dyn AgentProvider) -> Option<(Purpose, &LoginFormat)> {
-    let format = agent.login()?;
-    let purpose = Purpose::called(format.volume?.name)?;
-    Some((purpose, format))
+fn volume_of(agent: &dyn AgentProvider) -> Option<Purpose> {
+    Purpose::called(agent.login()?.volume?.name)
 }
 
 /// There as long as no login of this agent is taken from a sandbox: its user has forgotten one.
@@ -163,7 +161,7 @@ impl Login {
         }
         Ok(Some(Self {
             home: options.caller.home.clone(),
-            volume: volume_of(options.task.agent.as_ref()).map(|(purpose, _)| purpose),
+            volume: volume_of(options.task.agent.as_ref()),
             format: *format,
             kept,
             bytes,
@@ -184,7 +182,7 @@ impl Login {
         };
         Ok(Some(Self {
             home: home.clone(),
-            volume: volume_of(agent).map(|(purpose, _)| purpose),
+            volume: volume_of(agent),
             format: *format,
             value: parse(&kept, &bytes)?,
             kept,
@@ -220,17 +218,8 @@ impl Login {
         let script = format!(
             "cd && umask 077 && mkdir -p \"${{1%/*}}\" && [ ! -d \"$1\" ] && printf %s \"${VARIABLE}\" > \"$1.new\" && mv -f \"$1.new\" \"$1\""
         );
-        let mut environment = environment.clone();
-        let text = String::from_utf8_lossy(&self.bytes).into_owned();
-        environment.insert(VARIABLE.into(), text.into());
-        let done = shell(sandbox, &self.format, &script, &environment, cancel).await;
-        let done = done.map_err(|error| LoginError::NotGiven(error.to_string()))?;
-        if !done.exit.success() {
-            let said = String::from_utf8_lossy(&done.stderr);
-            return Err(LoginError::NotGiven(crate::text::printable(
-                said.trim_end(),
-            )));
-        }
+        let to = Path::new(self.format.path);
+        put(sandbox, (&script, to), &self.bytes, environment, cancel).await?;
         if !self.given {
             return Ok(());
         }
@@ -278,8 +267,7 @@ impl Login {
 
 /// Keeps a login that the user gives, in the place of any other.
 pub fn keep_login(home: &Home, agent: &dyn AgentProvider, bytes: &[u8]) -> Result<(), LoginError> {
-    let volume = volume_of(agent).map(|(purpose, _)| purpose);
-    keep(home, volume, &kept_login(home, agent), bytes)
+    keep(home, volume_of(agent), &kept_login(home, agent), bytes)
 }
 
 /// Held while a kept one is looked at and replaced. Bounded: 10 s.
@@ -301,7 +289,7 @@ pub fn forget_login(home: &Home, agent: &dyn AgentProvider) -> Result<(bool, usi
         fsx::remove_file_if_exists(&path)?;
     }
     // A program inside may have it in its memory, and write it again.
-    if let Some((purpose, _)) = volume_of(agent) {
+    if let Some(purpose) = volume_of(agent) {
         volumes::open(home, purpose, Path::new("/")).map_err(Box::new)?;
         fsx::write_private(&forgotten(home, agent), b"")?;
     }
@@ -360,12 +348,7 @@ pub(super) async fn keep_first(
     if to.exists() || forgotten(home, agent).exists() {
         return Ok(false);
     }
-    keep(
-        home,
-        volume_of(agent).map(|(purpose, _)| purpose),
-        &to,
-        &bytes,
-    )?;
+    keep(home, volume_of(agent), &to, &bytes)?;
     Ok(true)
 }
 
@@ -376,7 +359,7 @@ pub(super) async fn give_beside(
     sandbox: &dyn Sandbox,
     cancel: &CancellationToken,
 ) -> Result<(), LoginError> {
-    let Some((purpose, format)) = volume_of(agent) else {
+    let (Some(purpose), Some(format)) = (volume_of(agent), agent.login()) else {
         return Ok(());
     };
     let beside = format.volume.map_or(&[][..], |volume| volume.beside);
@@ -389,26 +372,31 @@ pub(super) async fn give_beside(
             continue;
         };
         let to = Path::new(format.path).with_file_name(name);
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let environment = BTreeMap::from([(VARIABLE.into(), text.into())]);
-        let arguments = ["/bin/sh", "-c", &script, "sh"].map(OsString::from);
-        let inside = Inside {
-            sandbox,
-            arguments: arguments.into_iter().chain([to.into()]).collect(),
-            directory: None,
-            environment: &environment,
-            limit: TIME,
-            output: Output::Captured(LIMIT),
-        };
-        let done = inside.run(cancel).await;
-        let done = done.map_err(|error| LoginError::NotGiven(error.to_string()))?;
-        if !done.exit.success() {
-            let said = String::from_utf8_lossy(&done.stderr);
-            let said = crate::text::printable(said.trim_end());
-            return Err(LoginError::NotGiven(said));
-        }
+        put(sandbox, (&script, &to), &text, &BTreeMap::new(), cancel).await?;
     }
     Ok(())
+}
+
+/// Runs a script that puts a text at a place below the agent's home.
+async fn put(
+    sandbox: &dyn Sandbox,
+    (script, to): (&str, &Path),
+    text: &[u8],
+    environment: &BTreeMap<OsString, OsString>,
+    cancel: &CancellationToken,
+) -> Result<(), LoginError> {
+    let mut environment = environment.clone();
+    let text = String::from_utf8_lossy(text).into_owned();
+    environment.insert(VARIABLE.into(), text.into());
+    let done = shell(sandbox, to, script, &environment, cancel).await;
+    let done = done.map_err(|error| LoginError::NotGiven(error.to_string()))?;
+    if done.exit.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&done.stderr);
+    Err(LoginError::NotGiven(crate::text::printable(
+        said.trim_end(),
+    )))
 }
 
 /// What is in the file inside; `None`: there is none, or it is too large.
@@ -418,30 +406,29 @@ async fn read(
     environment: &BTreeMap<OsString, OsString>,
     cancel: &CancellationToken,
 ) -> Option<Vec<u8>> {
-    let done = shell(
-        sandbox,
-        format,
+    let (at, script) = (
+        Path::new(format.path),
         "cd && [ -f \"$1\" ] && cat -- \"$1\"",
-        environment,
-        cancel,
-    )
-    .await;
+    );
+    let done = shell(sandbox, at, script, environment, cancel).await;
     let done = done.ok()?;
     done.exit.success().then_some(done.stdout)
 }
 
 async fn shell(
     sandbox: &dyn Sandbox,
-    format: &LoginFormat,
+    place: &Path,
     script: &str,
     environment: &BTreeMap<OsString, OsString>,
     cancel: &CancellationToken,
 ) -> Result<super::inside::Captured, InsideError> {
     let inside = Inside {
         sandbox,
-        arguments: ["/bin/sh", "-c", script, "sh", format.path]
-            .map(Into::into)
-            .to_vec(),
+        arguments: ["/bin/sh", "-c", script, "sh"]
+            .map(OsString::from)
+            .into_iter()
+            .chain([place.into()])
+            .collect(),
         directory: None,
         environment,
         limit: TIME,
