@@ -15,7 +15,7 @@ use super::holding::IMAGE as EMPTY;
 use super::image::Image;
 use super::labels::{of_home, of_no_repository};
 use super::make;
-use super::places::meeting;
+use super::places::{meeting, wall_meeting};
 use super::profile::GUEST;
 use super::rendezvous::Rendezvous;
 use super::{Engine, Kind};
@@ -137,8 +137,8 @@ impl Engine {
             let Some(id) = of_no_repository(&one.labels) else {
                 continue;
             };
-            let is_met = |id: String| meeting(options, &id).symlink_metadata().is_ok();
-            if is_met(id.to_owned()) || is_met(format!("{id}-wall")) {
+            let meetings = [meeting(options, &id), wall_meeting(options, &id)];
+            if meetings.iter().any(|one| one.symlink_metadata().is_ok()) {
                 continue;
             }
             let found = client.look(&one.id).await?;

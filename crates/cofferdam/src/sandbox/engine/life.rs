@@ -169,6 +169,12 @@ fn clear(reach: &Reach, handle: &Handle) -> Result<(), SandboxError> {
     let failed = |error: String| SandboxError::Start(error);
     attached::clear(&places::mounted(&reach.options, &handle.id))
         .map_err(|error| failed(error.to_string()))?;
-    fsx::remove_tree_or_file(&places::meeting(&reach.options, &handle.id))
-        .map_err(|error| failed(error.to_string()))
+    let (options, id) = (&reach.options, &handle.id);
+    for meeting in [
+        places::meeting(options, id),
+        places::wall_meeting(options, id),
+    ] {
+        fsx::remove_tree_or_file(&meeting).map_err(|error| failed(error.to_string()))?;
+    }
+    Ok(())
 }

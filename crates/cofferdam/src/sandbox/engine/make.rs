@@ -16,7 +16,7 @@ use super::life::{Keeper, Maker};
 use super::mounts::{self, Bind};
 use super::namespaces;
 use super::newborn::{Newborn, go_on, meet, short};
-use super::places::{meeting, mounted, nothing};
+use super::places::{meeting, mounted, nothing, wall_meeting};
 use super::profile::{self, AUTHORITIES, Body, GUEST, MEETING, OF_CALLER, Profile};
 use super::reach::Reach;
 use super::record::Made;
@@ -84,7 +84,7 @@ pub(super) async fn come_up(
     };
     let whose = Whose::made(options, spec.id, spec.repository.as_ref());
     let labels = whose.labels();
-    let wall_meeting = meeting(options, &format!("{}-wall", spec.id));
+    let wall_meeting = wall_meeting(options, &spec.id);
     let holding = Holding {
         client,
         id: spec.id,

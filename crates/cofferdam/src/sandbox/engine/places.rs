@@ -18,6 +18,11 @@ pub(super) fn meeting(options: &EngineOptions, id: &impl ToString) -> PathBuf {
     meetings(options).join(id.to_string())
 }
 
+/// Where the holder of its wall is met. An engine that gets to a request late makes this directory again.
+pub(super) fn wall_meeting(options: &EngineOptions, id: &impl ToString) -> PathBuf {
+    meetings(options).join(format!("{}-wall", id.to_string()))
+}
+
 pub(super) fn meetings(options: &EngineOptions) -> PathBuf {
     options.home.join(MEETINGS)
 }
