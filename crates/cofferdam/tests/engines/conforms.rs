@@ -155,4 +155,5 @@ conform! {
     what_somebody_has_to_watch_stands_still_unwatched
     files_go_in_and_what_changed_comes_out
     nothing_is_followed_out_of_it
+    files_get_to_their_places_whole_or_not_at_all
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use cofferdam_guest::protocol::files::{self, Entry};
+use cofferdam_guest::protocol::files::{self, Entry, Parcel, Receipt};
 
 use super::trial::{Trial, ok};
 use super::{Failure, Outcome, ensure};
@@ -104,6 +104,35 @@ async fn changes(sandbox: &dyn Sandbox, known: &[u8]) -> Result<Vec<String>, Fai
     }
 }
 
+/// Brings a row of parcels to places anywhere inside. What became of each; none where the row is cut short and that is noticed.
+async fn bring(sandbox: &dyn Sandbox, parcels: &[Parcel]) -> Result<Option<Vec<Receipt>>, Failure> {
+    let mut stream = Vec::new();
+    for parcel in parcels {
+        files::write(&mut stream, parcel)?;
+    }
+    let (to, taken) = taking()?;
+    let delivered = sandbox.deliver(giving(stream)?, to).await;
+    let bytes = all(taken).await?;
+    if delivered.is_err() && parcels.last() != Some(&Parcel::End) {
+        return Ok(None);
+    }
+    delivered?;
+    let (mut bytes, mut receipts) = (bytes.as_slice(), Vec::new());
+    loop {
+        match files::read(&mut bytes)? {
+            Receipt::End => return Ok(Some(receipts)),
+            receipt => receipts.push(receipt),
+        }
+    }
+}
+
+/// A file's parcels, but for the last one: whether that was all.
+fn begun(path: &str, content: &str) -> [Parcel; 2] {
+    let path = path.into();
+    let file = Parcel::File { path, mode: 0o640 };
+    [file, Parcel::Part(content.into())]
+}
+
 pub(super) async fn files_go_in_and_what_changed_comes_out(
     trial: &Trial<'_>,
 ) -> Result<Outcome, Failure> {
@@ -166,6 +195,90 @@ pub(super) async fn nothing_is_followed_out_of_it(trial: &Trial<'_>) -> Result<O
     ensure!(
         seen == "as-it-was\n",
         "it was written through a link: {into:?}"
+    );
+    Ok(Outcome::Passed)
+}
+
+pub(super) async fn files_get_to_their_places_whole_or_not_at_all(
+    trial: &Trial<'_>,
+) -> Result<Outcome, Failure> {
+    let sandbox = trial.any().await?;
+    let text = "mkdir -p /tmp/there /tmp/closed; echo as-it-was >/tmp/there/file; chmod 500 /tmp/closed; ln -s /tmp/there /tmp/way; ln -s /tmp/there/file /tmp/link";
+    ok(&*sandbox, text).await?;
+    let there = "ls -A /tmp/there; cat /tmp/there/file";
+    let as_it_was = "file\nas-it-was\n";
+    // What the file should hold is not known to its end, by the sender's word and because that one is gone.
+    let [file, part] = begun("tmp/there/file", "new");
+    let broken = [file.clone(), part.clone(), Parcel::Broken, Parcel::End];
+    let said = bring(&*sandbox, &broken).await?;
+    let is_refused = |one: &Receipt| matches!(one, Receipt::Refused { .. });
+    ensure!(
+        said.as_deref()
+            .is_some_and(|all| all.len() == 1 && is_refused(&all[0])),
+        "half a file is {said:?}"
+    );
+    let seen = ok(&*sandbox, there).await?;
+    ensure!(seen == as_it_was, "half a file was brought: {seen:?}");
+    for cut in [&[file.clone()][..], &[file.clone(), part.clone()]] {
+        let said = bring(&*sandbox, cut).await?;
+        ensure!(said.is_none(), "a row that is cut short is {said:?}");
+        let seen = ok(&*sandbox, there).await?;
+        ensure!(seen == as_it_was, "half a file stays: {seen:?}");
+    }
+    // What is in the way is not followed, and what keeps one file from its place keeps no other.
+    let row = [
+        begun("tmp/way/in", "through a link"),
+        begun("tmp/closed/in", "where nobody writes"),
+        begun("tmp/link", "in place of a link"),
+        begun("tmp/new/er/file", "in a new directory"),
+        [file, part],
+    ];
+    let row = row
+        .into_iter()
+        .flat_map(|[file, part]| [file, part, Parcel::Whole]);
+    let row: Vec<Parcel> = row.chain([Parcel::End]).collect();
+    let said = bring(&*sandbox, &row).await?.unwrap_or_default();
+    let refused: Vec<bool> = said.iter().map(is_refused).collect();
+    ensure!(
+        refused == [true, true, false, false, false],
+        "of two places that nobody may write and three good ones: {said:?}"
+    );
+    let seen = ok(
+        &*sandbox,
+        "cd /tmp; ls -A there closed; test -L link || cat link; cat new/er/file there/file",
+    )
+    .await?;
+    let expected = "closed:\n\nthere:\nfile\nin place of a linkin a new directorynew";
+    ensure!(seen == expected, "what was brought is {seen:?}");
+    let seen = ok(
+        &*sandbox,
+        "cd /tmp; stat -c %a link new/er/file there/file; for one in link new new/er new/er/file there/file; do test $(stat -c %u:%g $one) = $(id -u):$(id -g) || echo $one; done",
+    )
+    .await?;
+    ensure!(seen == "640\n640\n640\n", "the files are {seen:?}");
+    // By what it said of them it knows them again.
+    let looks = |said: &[Receipt]| -> Vec<Parcel> {
+        let paths = ["tmp/link", "tmp/new/er/file", "tmp/there/file"];
+        let prints = said.iter().filter_map(|one| match one {
+            Receipt::There { print } => Some(*print),
+            _ => None,
+        });
+        let looks = (paths.into_iter().zip(prints)).map(|(path, print)| {
+            let path = path.into();
+            Parcel::Look { path, print }
+        });
+        looks.chain([Parcel::End]).collect()
+    };
+    let again = bring(&*sandbox, &looks(&said)).await?.unwrap_or_default();
+    ensure!(
+        again == said[2..],
+        "{said:?} is {again:?} when it is looked at"
+    );
+    ok(&*sandbox, "cd /tmp; echo more >>there/file; rm link").await?;
+    let changed = bring(&*sandbox, &looks(&said)).await?.unwrap_or_default();
+    ensure!(
+        changed == [Receipt::Changed, said[3], Receipt::Changed],
+        "one is gone, one is as it was, one has more: {changed:?}"
     );
     Ok(Outcome::Passed)
 }

@@ -241,6 +241,7 @@ checks! {
     stopping::what_somebody_has_to_watch_stands_still_unwatched [Pause, Outlive, Mount];
     files::files_go_in_and_what_changed_comes_out [Files];
     files::nothing_is_followed_out_of_it [Files];
+    files::files_get_to_their_places_whole_or_not_at_all [Files];
 }
 
 /// Fails with a sentence unless something holds.
