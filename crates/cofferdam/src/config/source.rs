@@ -101,3 +101,81 @@ pub fn load_repository(top: &Path) -> Result<Config, ConfigError> {
 pub fn path_in(top: &Path) -> PathBuf {
     top.join(OF_REPOSITORY)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::names::RepoPath;
+
+    const SECRET: &str = "canary-of-this-machine";
+
+    /// What a checkout says whose `.cofferdam` somebody made, beside a file of another's.
+    fn said(make: impl Fn(&Path, &Path)) -> (Effective, String) {
+        let place = tempfile::tempdir().unwrap();
+        let [home, top, elsewhere] = ["home", "top", "elsewhere"].map(|name| {
+            let path = place.path().join(name);
+            crate::fsx::private_dir(&path).unwrap();
+            path
+        });
+        let text = format!("env: {{APP_A: {SECRET}}}\nhide: [{SECRET}]\n");
+        crate::fsx::write_private(&elsewhere.join("config.yaml"), text.as_bytes()).unwrap();
+        make(&top, &elsewhere);
+        let repository = RepoPath::resolve(&top).unwrap();
+        let found = effective(&Home::new(&home), Some((&top, &repository)));
+        let said: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
+        (found, said.join("\n"))
+    }
+
+    /// It may be anybody's, and so may what it leads to.
+    #[test]
+    fn a_repositorys_file_is_a_file_of_that_repository_or_nothing() {
+        let below = |top: &Path| {
+            let directory = top.join(".cofferdam");
+            crate::fsx::private_dir(&directory).unwrap();
+            directory.join("config.yaml")
+        };
+        let links = |top: &Path, elsewhere: &Path| {
+            symlink(elsewhere.join("config.yaml"), below(top)).unwrap();
+        };
+        let leads = |top: &Path, elsewhere: &Path| {
+            symlink(elsewhere, top.join(".cofferdam")).unwrap();
+        };
+        let waits = |top: &Path, _: &Path| {
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            let fifo = rustix::fs::FileType::Fifo;
+            rustix::fs::mknodat(rustix::fs::CWD, below(top), fifo, mode, 0).unwrap();
+        };
+        let directory = |top: &Path, _: &Path| crate::fsx::private_dir(&below(top)).unwrap();
+        let sized = |bytes: u64, top: &Path| {
+            let mut text = format!("env: {{APP_A: {SECRET}}}\n#").into_bytes();
+            text.resize(usize::try_from(bytes).unwrap(), b' ');
+            crate::fsx::write_private(&below(top), &text).unwrap();
+        };
+        let large = |top: &Path, _: &Path| sized(LIMIT + 1, top);
+        let refused: [(&dyn Fn(&Path, &Path), &str); 5] = [
+            (&links, "it is behind a symlink: put the file itself there"),
+            (&leads, "it is behind a symlink: put the file itself there"),
+            (&waits, "it is not a regular file"),
+            (&directory, "it is not a regular file"),
+            (&large, "it is larger than 1048576 bytes"),
+        ];
+        for (make, why) in refused {
+            let (found, text) = said(make);
+            assert!(text.contains(why), "{why}: {text}");
+            assert!(text.contains("top/.cofferdam/config.yaml"), "{text}");
+            assert!(!text.contains(SECRET), "{text}");
+            assert_eq!(found.problems.len(), 1, "{text}");
+            assert!(found.unread_setting().is_some(), "{text}");
+            assert!(found.config.env.is_empty(), "{why}");
+            assert_eq!((found.config.hide.len(), found.waiting.len()), (0, 0));
+        }
+        // A file of its own, as long as one may be.
+        let (found, text) = said(|top, _| sized(LIMIT, top));
+        assert_eq!(text, "");
+        assert_eq!(found.config.env["APP_A"].source.file(), OF_REPOSITORY);
+        let (found, text) = said(|_, _| ());
+        assert_eq!((found.config.env.len(), text), (0, String::new()));
+    }
+}
