@@ -145,18 +145,33 @@ fn what_an_agent_writes_into_the_configuration_waits() {
     user.run(&["--head", "--network", "none"], write);
     assert!(!file.exists());
     user.cofferdam(&["create", "box"]).expect_code(0);
-    let rules = || user.cofferdam(&["net", "rules"]).stdout;
+    let id = user.listed("box").unwrap()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let of_box = user.home().join(".cofferdam/state").join(id).join("rules");
+    // What the files say, and what the sandbox itself has.
+    let rules = || {
+        let in_force = std::fs::read_to_string(&of_box).unwrap();
+        (user.cofferdam(&["net", "rules"]).stdout, in_force)
+    };
     let before = rules();
+    for text in [&before.0, &before.1] {
+        assert!(text.contains("own.test"), "{text}");
+    }
     // Whoever else brought it there.
     let choices = "sandbox: docker\nimage: evil\nlimits: {memory: 4m}\nrun: {network: open}\n";
     user.write(".cofferdam/config.yaml", &format!("{EDITED}{choices}"));
-    let steps: [&[&str]; 6] = [
+    let of_run = format!("! env | grep {SECRET} && ! grep -rls {SECRET} ~");
+    let steps: [&[&str]; 8] = [
         &["sync", "box"],
         &["sync", "--all"],
         &["stop", "box"],
         &["start", "box"],
+        &["restart", "box"],
         &["net", "reload"],
         &["run", "-q", "--in", "box", "--", "true"],
+        &["run", "-q", "--", "sh", "-c", &of_run],
     ];
     for step in steps {
         let done = told(&user, step).expect_code(0);
@@ -214,7 +229,10 @@ fn what_an_agent_writes_into_the_configuration_waits() {
     let root = "nobody in this sandbox is root";
     assert!(synced.stderr.contains(root), "{synced}");
     assert!(has_the_secret(&user));
-    assert!(rules().contains("evil.test"));
+    let now = rules();
+    for text in [&now.0, &now.1] {
+        assert!(text.contains("evil.test"), "{text}");
+    }
     assert_eq!(user.inside("ls ~/rooted 2>/dev/null; true"), "");
     // What was approved is these lines and no others.
     let more = EDITED.replace("id_rsa", "id_ed25519");
