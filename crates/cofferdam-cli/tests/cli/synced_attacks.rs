@@ -135,7 +135,7 @@ firewall: {allow: [{cidr: 8.0.0.0/8}, {domain: evil.test}]}
 ";
 
 /// Attack 79: what an agent writes into a repository's configuration waits for its user, whatever they do without reading it.
-// covers: S1-104
+// covers: S1-92, S1-104
 #[test]
 fn what_an_agent_writes_into_the_configuration_waits() {
     let user = with_secrets("firewall: {allow: [{domain: own.test}]}\n");
@@ -200,7 +200,7 @@ fn what_an_agent_writes_into_the_configuration_waits() {
         .expect_code(0);
 
     // What no configuration may say makes the whole file count for nothing.
-    for (key, said) in [
+    let broken = [
         ("firewall: {allow: [{cidr: 0.0.0.0/0}]}\n", "too wide"),
         ("volumes: [/:/host]\n", "unknown field `volumes`"),
         (
@@ -210,14 +210,21 @@ fn what_an_agent_writes_into_the_configuration_waits() {
         ("mounts: [/]\n", "unknown field `mounts`"),
         ("build: {dockerfile: x}\n", "unknown field `build`"),
         ("on_sync: [{cmd: x, user: root}]\n", "unknown field `user`"),
-    ] {
+    ];
+    // The rest is there all the same.
+    for (number, (key, said)) in broken.into_iter().enumerate() {
+        let n = format!("{number}\n");
+        user.puts(".cofferdam/home/n", &n);
         user.write(
             ".cofferdam/config.yaml",
             &format!("env: {{APP_A: b}}\n{key}"),
         );
         let done = told(&user, &["sync", "box"]).expect_code(1);
-        assert!(done.stderr.contains(said), "{key}: {done}");
-        assert_eq!(user.inside("echo ${APP_A-none}"), "none\n", "{key}");
+        for said in [said, "it keeps the network rules that it had"] {
+            assert!(done.stderr.contains(said), "{key}: {done}");
+        }
+        let there = user.inside("cat ~/n; echo ${APP_A-none}");
+        assert_eq!(there, format!("{n}none\n"), "{key}");
         assert_eq!(rules(), before, "{key}");
     }
 
