@@ -621,6 +621,26 @@ fn shells_inside_have_variables_and_theme() {
     user.ends();
 }
 
+/// A run's home is in memory, and has what shells read all the same; what the user has there takes its place.
+// covers: S1-94, S1-117
+#[test]
+fn shells_of_a_run_have_variables_too() {
+    let user = User::new("env: {EDITOR: vim}\n");
+    let bare = "for shell in bash zsh; do command -v $shell >/dev/null || continue; env -i HOME=\"$HOME\" PATH=\"$PATH\" $shell -ic 'echo $EDITOR' 2>/dev/null </dev/null; done > told; git add told; git commit -qm told";
+    let told = |expected: &str| {
+        user.run(&["--network", "none"], bare).expect_code(0);
+        let told = user.git(&["show", "HEAD:told"]);
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(lines[0], expected);
+        lines.get(1).map(|&line| line.to_owned())
+    };
+    if told("vim") != Some("vim".to_owned()) {
+        cofferdam_lab::skip!("zsh is not installed");
+    }
+    user.puts(".cofferdam/home/.bashrc", "EDITOR=own\n");
+    told("own");
+}
+
 /// An image with git, bash and zsh, which know nothing of us. scripts/test makes it.
 const SHELLS: &str = "shells:latest";
 
@@ -651,12 +671,13 @@ fn shells_in_containers_have_variables_and_theme() {
         world
             .cofferdam(&["create", "one", "--network", "none"])
             .expect_code(0);
-        for shell in ["bash", "zsh"] {
-            let script = format!(
-                "env -i HOME=\"$HOME\" PATH=/bin {shell} -ic 'echo $EDITOR' 2>/dev/null </dev/null"
-            );
-            assert_eq!(world.exec(&script).stdout, "vim\n", "{engine} {shell}");
-        }
+        let bare = "for shell in bash zsh; do env -i HOME=\"$HOME\" PATH=/bin $shell -ic 'echo $EDITOR' 2>/dev/null </dev/null; done";
+        assert_eq!(world.exec(bare).stdout, "vim\nvim\n", "{engine}");
+        // The home of a run is another one.
+        let told = format!("({bare}) > told; git add told; git commit -qm told");
+        let run = ["run", "-q", "--network", "none", "--", "sh", "-c", &told];
+        world.cofferdam(&run).expect_code(0);
+        assert_eq!(user.git(&["show", "HEAD:told"]), "vim\nvim", "{engine}");
         let on_a_terminal = |words: &[&str]| OnTerminal::start(&world.command(words), (40, 100));
         let mut shell = on_a_terminal(&["shell", "one"]);
         shell.expect("mine git:(cofferdam/one)> ");

@@ -60,6 +60,7 @@ mod run;
 mod runlog;
 mod shared;
 mod shelf;
+mod shells;
 mod starting;
 mod stream;
 mod submodules;

@@ -145,6 +145,15 @@ pub fn gather(config: &Merged, places: Places<'_>, brought: impl Fn(&Path) -> bo
 }
 
 impl Wanted {
+    /// These texts, in the agent's home and by their names.
+    pub fn texts(all: &[(&str, &str)]) -> Self {
+        let mut wanted = Self::default();
+        for (name, text) in all {
+            wanted.text(name, text.as_bytes().to_vec());
+        }
+        wanted
+    }
+
     fn text(&mut self, name: &str, text: Vec<u8>) {
         let content = Content::Text(text);
         let item = Item {

@@ -41,7 +41,7 @@ pub(super) use uncollected::has_uncollected;
 use super::dev;
 use super::mode_reason::ModeReason;
 use super::options::Caller;
-use super::prepare::agent_home;
+use super::shells::agent_home;
 use super::watched;
 use crate::git::Repository;
 use crate::git::discovery::Start;

@@ -6,7 +6,7 @@ mod before;
 mod start;
 mod worktree;
 
-pub(super) use start::{agent_home, programs};
+pub(super) use start::programs;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ use tokio::sync::oneshot::{self, Sender};
 
 use super::emitter::Emitter;
 use super::error::{RunErrorKind, step};
-use super::event::Event;
+use super::event::{Event, Notice};
 use super::hook_point::HookPoint;
 use super::hooks::HookError;
 use super::login::Login;
@@ -27,7 +27,7 @@ use super::mounts::{GitPlace, Workspace};
 use super::options::{Caller, SessionOptions};
 use super::plan::{Plan, PlanError};
 use super::sync::{SyncMode, Syncing};
-use super::{appearing, hide, hooks, layers, protect, shared, shelf, submodules, watched};
+use super::{appearing, hide, hooks, layers, protect, shared, shelf, shells, submodules, watched};
 use crate::agent::AgentProvider;
 use crate::config::Source;
 use crate::fsx::{self, Context};
@@ -40,7 +40,7 @@ use crate::git::walked::{IndexAt, Walked};
 use crate::git::worktree::Worktree;
 use crate::git::{Repository, UserRules};
 use crate::registry::{Mode, Owned, Phase, Record, Strategy, written};
-use crate::sandbox::{IsolatedSandbox, Sandbox, SandboxError};
+use crate::sandbox::{Ability, IsolatedSandbox, Sandbox, SandboxError};
 
 /// How long a cancelled step may take to clean up after itself.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
@@ -113,6 +113,13 @@ impl Making<'_> {
         }
         if self.bare.is_some() {
             return Ok(watch);
+        }
+        if !self.lives_on && self.options.sandbox.abilities().has(Ability::Files) {
+            let given = shells::give(ready.sandbox()).await?;
+            for complaint in &given.complaints {
+                let text = complaint.to_string();
+                self.events.notice(Notice::NotSynced { text });
+            }
         }
         let syncing = Syncing {
             caller: self.caller,

@@ -1,11 +1,10 @@
 //! From a workspace to a sandbox that is up.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use super::{Making, Ready};
 use crate::agent::{self, AGENTS, AgentOptions, AgentProgram, AgentProvider};
-use crate::fsx::{self, FileError};
 use crate::home::agent_home_in;
 use crate::registry::{self, Mode, Owned};
 use crate::sandbox::{
@@ -22,22 +21,9 @@ use crate::session::mounts::{self, Mounts, Workspace};
 use crate::session::place;
 use crate::session::plan::PlanError;
 use crate::session::transfer;
-use crate::session::{dev, guard};
+use crate::session::{dev, guard, shells};
 use crate::volumes;
 use crate::wall::Registration;
-
-/// What shells read that are there: variables and theme of the configuration, in images too that know nothing of it. Without any
-/// file zsh begins with questions in place of a prompt.
-const SHELLS: [(&str, &str); 2] = [
-    (
-        ".zshrc",
-        concat!(
-            include_str!("../shells/zshrc"),
-            include_str!("../../image/base/shell/stand-in.zsh")
-        ),
-    ),
-    (".bashrc", include_str!("../shells/bashrc")),
-];
 
 impl Making<'_> {
     pub(super) async fn start(
@@ -123,7 +109,7 @@ impl Making<'_> {
             };
             form.write(owned)?;
             if self.lives_on {
-                agent_home(owned.directory())?;
+                shells::agent_home(owned.directory())?;
             } else {
                 // That of a run goes with it.
                 spec.mounts.pop();
@@ -244,16 +230,6 @@ impl Making<'_> {
         let text = crate::text::printable(String::from_utf8_lossy(&done.stderr).trim_end());
         Err(SandboxError::Start(format!("the checkout in it failed: {text}")).into())
     }
-}
-
-/// The agent's home of a sandbox that lives on.
-pub(in crate::session) fn agent_home(state: &Path) -> Result<(), FileError> {
-    let home = agent_home_in(state);
-    fsx::private_dir(&home)?;
-    for (name, text) in SHELLS {
-        fsx::write_private(&home.join(name), text.as_bytes())?;
-    }
-    Ok(())
 }
 
 /// The programs that a sandbox shows as the user has them: this agent's, and those of all agents that are known,

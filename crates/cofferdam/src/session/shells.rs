@@ -1,0 +1,40 @@
+//! What shells inside read when they start, in every image that has them: variables and theme of the configuration. Without any file
+//! zsh begins with questions in place of a prompt.
+
+use std::path::Path;
+
+use crate::fsx::{self, FileError};
+use crate::home::agent_home_in;
+use crate::sandbox::{Sandbox, SandboxError};
+use crate::sync::Wanted;
+use crate::sync::deliver::{self, Delivered};
+use crate::sync::manifest::{self, Manifest};
+
+const SHELLS: [(&str, &str); 2] = [
+    (
+        ".zshrc",
+        concat!(
+            include_str!("shells/zshrc"),
+            include_str!("../image/base/shell/stand-in.zsh")
+        ),
+    ),
+    (".bashrc", include_str!("shells/bashrc")),
+];
+
+/// The agent's home of a sandbox that lives on. What an agent makes of these files stays.
+pub(super) fn agent_home(state: &Path) -> Result<(), FileError> {
+    let home = agent_home_in(state);
+    fsx::private_dir(&home)?;
+    for (name, text) in SHELLS {
+        fsx::write_private(&home.join(name), text.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The same where the agent's home goes with the sandbox, and is nowhere on this machine.
+pub(super) async fn give(sandbox: &dyn Sandbox) -> Result<Delivered, SandboxError> {
+    let mut wanted = Wanted::texts(&SHELLS);
+    let nothing = Manifest::default();
+    let mut is = manifest::of(&mut wanted, &nothing);
+    deliver::deliver(sandbox, &wanted, &mut is, &nothing, true, &|_, _| ()).await
+}
