@@ -55,6 +55,15 @@ impl Place {
         cofferdam::fsx::write_private(&path, text.as_bytes()).unwrap();
     }
 
+    /// A run in a sandbox of its own, whose home is in memory.
+    fn runs(&self, script: &str) -> Done {
+        let script = ["--", "sh", "-c", script];
+        match self {
+            Self::Native(_) => self.cofferdam(&[&["run"], &script[..]].concat()),
+            Self::Engine(world) => self.cofferdam(&making("run", world.engine, &script)),
+        }
+    }
+
     /// What a service of this machine says to the sandbox; empty where it is not reached.
     fn asks(&self, port: u16) -> String {
         let line = match self {
@@ -95,6 +104,7 @@ const FILES: &str = "sync:
   - {src: ~/scripts/*.sh, dest: ~/scripts/, mode: \"0755\"}
   - {src: ~/secret, dest: ~/deep/er/key, mode: \"0600\"}
   - {src: ~/secret, dest: /tmp/of-rule}
+  - {src: ~/secret, dest: /opt/of-rule}
   - {src: ~/none/*, dest: ~/x/}
 env:
   OF_HOST: $OF_HOST
@@ -114,12 +124,21 @@ fn says(place: &Place, hooks: &str, allowed: &[u16]) {
     place.puts(".cofferdam/config.yaml", &text);
 }
 
+/// Modes, and whose it is: by name and by number.
+const WHOSE: &str = "cd; whose() { stat -c %U:%G $*; for one; do test $(stat -c %u:%g $one) = $(id -u):$(id -g) || echo $one is another ones; done; }";
+
 fn everything_is_there(place: &Place) {
+    let files =
+        ".vimrc bin/tool .config/a/b scripts/a.sh scripts/b.sh deep/er/key of-hook /tmp/of-rule";
+    let modes = "644\n755\n644\n755\n755\n600\n644\n644\n";
     assert_eq!(
-        place.inside(
-            "cd; stat -c '%a %U' .vimrc bin/tool .config/a/b scripts/a.sh scripts/b.sh deep/er/key of-hook; stat -c %U deep deep/er .config/a bin scripts; test $(cat of-hook) = $(id -u) && echo same; cat .vimrc /tmp/of-rule; bin/tool"
-        ),
-        "644 agent\n755 agent\n644 agent\n755 agent\n755 agent\n600 agent\n644 agent\nagent\nagent\nagent\nagent\nagent\nsame\nset nu\nkey\nran\n"
+        place.inside(&format!(
+            "{WHOSE}; stat -c %a {files}; whose {files} deep deep/er .config .config/a bin scripts; test $(cat of-hook) = $(id -u) && echo same; cat .vimrc /tmp/of-rule; bin/tool"
+        )),
+        format!(
+            "{modes}{}same\nset nu\nkey\nran\n",
+            "agent:agent\n".repeat(14)
+        )
     );
     let told = "OF_HOST=se 'cret'\nwith $(lines)\nPLAIN=it's $HOME\nnone\n";
     let tell = "echo \"OF_HOST=$OF_HOST\"; echo \"PLAIN=$PLAIN\"; echo \"${ABSENT-none}\"";
@@ -129,6 +148,51 @@ fn everything_is_there(place: &Place) {
         tell = tell.replace('\'', "'\\''")
     );
     assert_eq!(place.inside(&of_file), told);
+}
+
+/// A run has a home of its own, which nobody has on the disk: everything is there before its agent starts, or it does not start.
+fn a_run_has_it(place: &Place, hooks: &str) {
+    let git = |words: &[&str]| place.environment().git(words);
+    let see = format!(
+        "{WHOSE}; ( stat -c %a .vimrc bin/tool deep/er/key; whose .vimrc bin/tool deep deep/er/key; cat count .cofferdam-env .cofferdam-zsh-theme; test -s .bashrc -a -s .zshrc && whose .bashrc .zshrc ) > told; cd \"$OLDPWD\"; mv ~/told .; git add told; git commit -qm told"
+    );
+    place.runs(&see).expect_code(0);
+    let whose = "agent:agent\n".repeat(4);
+    let shells = "agent:agent\nagent:agent\n";
+    let variables = "# Written by cofferdam at each sync, from `env` of config.yaml.\nexport OF_HOST='se '\\''cret'\\''\nwith $(lines)'\nexport PLAIN='it'\\''s $HOME'\n";
+    assert_eq!(
+        format!("{}\n", git(&["show", "HEAD:told"])),
+        format!("644\n755\n600\n{whose}set nu\n{variables}ZSH_THEME=\"mine\"\n{shells}")
+    );
+    // What waits for its user is said.
+    let theirs = place.environment().repository().join(".cofferdam");
+    place
+        .environment()
+        .write(".cofferdam/config.yaml", "env: {PATH_LIKE: theirs}\n");
+    let waits = place.runs("test -z \"$PATH_LIKE\"").expect_code(0);
+    let said = "asks for one thing that waits for you";
+    assert!(waits.stderr.contains(said), "{waits}");
+    std::fs::remove_dir_all(theirs).unwrap();
+    let before = git(&["rev-parse", "HEAD"]);
+    says(
+        place,
+        "  - {cmd: echo out; echo err >&2; exit 3, name: failing}\n",
+        &[],
+    );
+    let failed = place.runs("echo it st''arted; git commit --allow-empty -qm started");
+    let failed = failed.expect_code(1);
+    for part in ["failing", "out\n", "err\n", "exit code 3"] {
+        assert!(failed.stderr.contains(part), "{part}: {failed}");
+    }
+    assert!(!failed.to_string().contains("it started"), "{failed}");
+    assert_eq!(git(&["rev-parse", "HEAD"]), before, "{failed}");
+    let listed = place.cofferdam(&["list", "--json"]).expect_code(0);
+    let listed: Vec<serde_json::Value> = serde_json::from_str(&listed.stdout).unwrap();
+    for one in listed {
+        let name = one["name"].as_str().unwrap();
+        place.cofferdam(&["delete", "--force", name]).expect_code(0);
+    }
+    says(place, hooks, &[]);
 }
 
 /// Each step as its user takes it.
@@ -142,13 +206,17 @@ fn everything(place: &Place) {
         ("scripts/b.sh", "b\n"),
         ("scripts/c.txt", "c\n"),
         ("secret", "key\n"),
+        (".zshrc", "ZSH_THEME=\"mine\"\n"),
     ] {
         place.puts(path, text);
     }
     let hooks = "  - {cmd: 'id -u > of-hook; cat .vimrc >> count', name: counting}\n";
     says(place, hooks, &[]);
+    a_run_has_it(place, hooks);
     let made = place.makes().expect_code(0);
     assert!(made.stderr.contains("nothing matches `~/none/*`"), "{made}");
+    // Nobody makes it good by trying again: what follows would have its commands twice.
+    assert!(made.stderr.contains("not synced: /opt/of-rule: "), "{made}");
     everything_is_there(place);
     assert_eq!(place.counted(), "set nu\n");
     assert_eq!(place.inside("ls ~/scripts"), "a.sh\nb.sh\n");
@@ -214,7 +282,7 @@ fn everything(place: &Place) {
         "{synced}"
     );
     let synced = place.cofferdam(&["sync", "--all"]).expect_code(0);
-    assert!(synced.stderr.contains("one: 8 files sent"), "{synced}");
+    assert!(synced.stderr.contains("one: 9 files sent"), "{synced}");
     place.puts(".cofferdam/home/.vimrc", "set nu\n");
 
     // One that is started again has it again, what was in memory too.
