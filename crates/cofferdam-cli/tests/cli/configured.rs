@@ -434,7 +434,19 @@ fn who_approves_at_a_terminal_is_asked() {
         answers(no, 1, "nothing was approved");
         user.cofferdam(&["approve"]).expect_code(1);
     }
-    answers("y\r", 0, "approved: 1 line");
+    // What was shown is what a yes is to, whatever the file says by then.
+    let mut terminal = user.on_a_terminal(&["approve"]);
+    terminal.expect("env: A is \"theirs\"");
+    terminal.expect("approve this? [y/N] ");
+    user.write(".cofferdam/config.yaml", "env: {A: theirs, B: later}\n");
+    terminal.press("y\r");
+    terminal.expect("approved: 1 line");
+    terminal.ends_with(0);
+    let shown = user.cofferdam(&["approve", "--list"]).expect_code(0);
+    for line in ["  env: A is \"theirs\"", "+ env: B is \"later\""] {
+        assert!(shown.stdout.contains(line), "{line}: {shown}");
+    }
+    user.write(".cofferdam/config.yaml", "env: {A: theirs}\n");
     let again = user.cofferdam(&["approve"]).expect_code(0);
     assert!(again.stderr.contains("all of this is approved"), "{again}");
 }
