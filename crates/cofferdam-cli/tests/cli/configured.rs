@@ -890,10 +890,11 @@ fn a_repositorys_choice_waits_for_its_user() {
     );
 }
 
-// covers: S1-69, S1-114
+// covers: S1-69, S1-113, S1-114
 #[test]
 fn a_sandbox_that_an_agent_comes_into_has_what_changed() {
-    let user = User::new("on_sync: [{cmd: echo synced >> ~/log}]\n");
+    // Never the same twice, and nothing of it counts.
+    let user = User::new("on_sync: [{cmd: 'echo synced >> ~/log; date +%N; date +%N >&2'}]\n");
     user.make();
     // What was brought just after it was written is known again once it has been looked at later.
     user.puts(".cofferdam/home/young", "young");
