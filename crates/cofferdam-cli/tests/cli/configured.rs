@@ -1020,8 +1020,11 @@ fn rules_that_take_a_while_are_said_and_are_those_of_one_sandbox() {
         held.lock().unwrap();
         let mut command = user.command(words);
         command.env("PATH", &path);
+        let begun = Instant::now();
         let mut shown = OnTerminal::start(&command, (40, 200));
         shown.expect("putting the network rules in force");
+        // Nobody is told of what is done in a moment.
+        assert!(begun.elapsed() >= Duration::from_secs(2), "{words:?}");
         drop(held);
         if words[0] == "claude" {
             shown.expect("here:");
