@@ -960,6 +960,23 @@ fn claude_opens_in_a_sandbox_that_stays() {
     let mut claude = open(&["claude", "box"]);
     claude.expect("here:  vim second tty");
     leave(claude);
+    // One that stands still, or was never finished, is not gone into.
+    let refused = |said: &str| {
+        let mut claude = open(&["claude", "box"]);
+        claude.expect(said);
+        claude.ends_with(1);
+    };
+    user.cofferdam(&["pause", "box"]).expect_code(0);
+    refused("`cofferdam resume box`");
+    user.cofferdam(&["resume", "box"]).expect_code(0);
+    user.says("env: {EDITOR: vim}\nsetup: exit 3\n");
+    user.cofferdam(&["create", "unfinished"]).expect_code(1);
+    let mut claude = open(&["claude", "unfinished"]);
+    claude.expect("unfinished");
+    claude.ends_with(1);
+    user.cofferdam(&["delete", "--force", "unfinished"])
+        .expect_code(0);
+    user.says("env: {EDITOR: vim}\n");
     let mut claude = open(&["claude", "./below"]);
     claude.expect("here:  vim second tty");
     leave(claude);
