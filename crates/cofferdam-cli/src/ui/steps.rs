@@ -402,6 +402,22 @@ mod tests {
         assert_eq!(tell(Verbosity::Normal, &said(call)), ["Ba\\nsh a\\u{7}"]);
     }
 
+    /// A line of its own would be one for each word of a command.
+    #[test]
+    fn steps_and_what_hooks_print_are_the_status() {
+        let mut narrator = Narrator::new(Verbosity::Normal, true);
+        let mut tell = |event| (narrator.tell(&event).len(), narrator.status.clone());
+        assert_eq!(tell(Event::Step { step: "sync" }), (0, "sync".to_owned()));
+        let line = "\u{1b}[31mgot\u{1b}[0m\t10 of 20".to_owned();
+        let output = Event::HookOutput {
+            point: HookPoint::OnSync,
+            command: "make".to_owned(),
+            line,
+        };
+        let shown = "sandbox.onSync: got 10 of 20".to_owned();
+        assert_eq!(tell(output), (0, shown));
+    }
+
     #[test]
     fn what_takes_long_is_said_once_with_its_rate() {
         let mut narrator = Narrator::new(Verbosity::Normal, true);
