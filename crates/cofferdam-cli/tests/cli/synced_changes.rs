@@ -75,7 +75,7 @@ fn a_repositorys_file_is_nothing_to_others() {
 }
 
 /// What is brought and what runs, each by itself; and nothing that somebody inside could say of it.
-// covers: S1-66, S1-68, S1-69, S1-112, S1-114
+// covers: S1-66, S1-67, S1-68, S1-69, S1-112, S1-114
 #[test]
 fn each_thing_that_a_sync_is_made_of_is_a_change() {
     const BEGIN: &str = "sync: [{src: ~/source, dest: ~/of-rule}]
@@ -111,7 +111,7 @@ on_sync: [{cmd: echo >> ~/count}]
         user.says(&changed);
     };
     let files = user.home().join(".cofferdam/home");
-    let changes: [(&str, &dyn Fn()); 14] = [
+    let changes: [(&str, &dyn Fn()); 16] = [
         ("a file of home/", &|| {
             drop(user.puts(".cofferdam/home/note", "other\n"));
         }),
@@ -141,11 +141,22 @@ on_sync: [{cmd: echo >> ~/count}]
         ("the repository's", &|| {
             user.write(".cofferdam/config.yaml", "env: {APP_A: b}\n");
         }),
+        ("a file of the user's own for shells", &|| {
+            drop(user.puts(".cofferdam/home/.cofferdam-env", "own\n"));
+        }),
+        ("a value that it does not have", &|| config("A: b", "A: d")),
     ];
     for (what, change) in changes {
         change();
         assert_eq!(synced(), 1, "{what}");
     }
+    assert_eq!(synced(), 0);
+    // In which order something stands is no difference, but for commands and rules.
+    let (first, last) = BEGIN.split_once("env: ").unwrap();
+    let moved =
+        format!("env: {last}{first}").replace("A: b, HOST: $OF_HOST", "HOST: $OF_HOST, A: d");
+    assert!(moved.starts_with("env: {HOST: $OF_HOST, A: d}\n") && moved.len() == BEGIN.len());
+    user.says(&moved);
     assert_eq!(synced(), 0);
     // It is remembered where nobody inside writes.
     let id = user.listed("box").unwrap()["id"]

@@ -25,7 +25,7 @@ use crate::git::Repository;
 use crate::registry::ExtraMount;
 use crate::sandbox::Sandbox;
 use crate::sync::manifest::{self, Manifest};
-use crate::sync::{Places, Wanted, deliver, gather};
+use crate::sync::{Places, Wanted, deliver, gather, variables};
 
 /// In the state directory: what was brought, and the digest of it.
 const MANIFEST: &str = "sync.manifest";
@@ -138,7 +138,8 @@ impl Syncing<'_> {
             .chain(&config.allow_of_repository);
         let rules: Vec<String> = rules.map(|one| one.value.to_string()).collect();
         let commands: Vec<&SyncHook> = config.on_sync.iter().map(|one| &one.value).collect();
-        let digest = manifest::digest(&is, &commands, &rules);
+        let variables = variables(&config, &self.caller.environment);
+        let digest = manifest::digest(&is, &commands, &variables, &rules);
         if mode == SyncMode::IfChanged && self.is_done(&digest) {
             // Or what was young at the last sync would be read whole at each look.
             if let Some(bytes) = known.refreshed(&is).and_then(|known| known.write().ok()) {

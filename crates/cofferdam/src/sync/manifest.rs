@@ -172,8 +172,14 @@ fn sum(file: &mut File) -> io::Result<Sum> {
     }
 }
 
-/// Over all that a sync brings: files with their places, modes and owners, and the commands after it. `rules`: of the wall, as texts.
-pub fn digest(manifest: &Manifest, hooks: &[&SyncHook], rules: &[String]) -> String {
+/// Over all that a sync brings: files with their places, modes and owners, and the commands after it. `variables`: of these too, whatever
+/// file shells read; `rules`: of the wall, as texts.
+pub fn digest(
+    manifest: &Manifest,
+    hooks: &[&SyncHook],
+    variables: &BTreeMap<OsString, OsString>,
+    rules: &[String],
+) -> String {
     let mut hash = Sha256::new();
     hash.update(HEADER);
     let mut part = |bytes: &[u8]| {
@@ -192,6 +198,11 @@ pub fn digest(manifest: &Manifest, hooks: &[&SyncHook], rules: &[String]) -> Str
         part(hook.command.as_bytes());
         part(hook.label().as_bytes());
         part(&[u8::from(hook.root)]);
+    }
+    part(&(variables.len() as u64).to_le_bytes());
+    for (name, value) in variables {
+        part(name.as_bytes());
+        part(value.as_bytes());
     }
     let mut rules: Vec<&String> = rules.iter().collect();
     rules.sort();
@@ -248,12 +259,23 @@ mod tests {
     #[test]
     fn everything_that_is_brought_is_in_the_digest_and_nothing_else() {
         let usual = hook("make", None, false);
+        let with =
+            |manifest: &Manifest, hooks: &[&SyncHook], said: &[(&str, &str)], rules: &[&str]| {
+                let rules: Vec<String> = rules.iter().map(|&rule| rule.to_owned()).collect();
+                let said = said
+                    .iter()
+                    .map(|&(name, value)| (name.into(), value.into()));
+                digest(manifest, hooks, &said.collect(), &rules)
+            };
         let of = |manifest: &Manifest, hooks: &[&SyncHook], rules: &[&str]| {
-            let rules: Vec<String> = rules.iter().map(|&rule| rule.to_owned()).collect();
-            digest(manifest, hooks, &rules)
+            with(manifest, hooks, &[("A", "b")], rules)
         };
         let base = || of(&one("a", 0o644, 1), &[&usual], &["x", "y"]);
-        assert_eq!(base().len(), 64);
+        // As another program counts it. Another one is no SHA-256, or another encoding: everything is synced once more.
+        assert_eq!(
+            base(),
+            "1b45373c0618128a066e38c16f9373dfe79013cd40d628112e64409bfc4acdbc"
+        );
         // Where a file lies, and in which order rules stand, is no difference.
         let mut stamped = one("a", 0o644, 1);
         stamped.entries.get_mut(Path::new("a")).unwrap().inside = Some((1, 2, 3, 4));
@@ -275,6 +297,11 @@ mod tests {
             of(&file, &[], &["x", "y"]),
             of(&file, &[&usual], &["x"]),
             of(&file, &[&usual], &["xy"]),
+            with(&file, &[&usual], &[("A", "c")], &["x", "y"]),
+            with(&file, &[&usual], &[("B", "b")], &["x", "y"]),
+            with(&file, &[&usual], &[("Ab", "")], &["x", "y"]),
+            with(&file, &[&usual], &[], &["x", "y"]),
+            with(&file, &[&usual], &[], &["A", "b", "x", "y"]),
         ];
         let different: std::collections::BTreeSet<_> = all.iter().collect();
         assert_eq!(different.len(), all.len());
