@@ -972,7 +972,7 @@ fn claude_opens_in_a_sandbox_that_stays() {
     user.says("env: {EDITOR: vim}\nsetup: exit 3\n");
     user.cofferdam(&["create", "unfinished"]).expect_code(1);
     let mut claude = open(&["claude", "unfinished"]);
-    claude.expect("unfinished");
+    claude.expect("the setup of sandbox `unfinished` failed");
     claude.ends_with(1);
     user.cofferdam(&["delete", "--force", "unfinished"])
         .expect_code(0);
