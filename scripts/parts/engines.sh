@@ -75,6 +75,9 @@ make_images() {
     for name in /usr/lib/*/zsh /usr/share/zsh; do
         if [[ -d $name ]]; then mkdir -p "$root${name%/*}" && cp -a "$name" "$root$name"; fi
     done
+    # An image has its own word for them, as Debian's and most others do.
+    mkdir -p "$root/etc/zsh"
+    echo "EDITOR=of-image OF_IMAGE=yes PS1='of-image> '" | tee "$root/etc/zsh/zshrc" >"$root/etc/bash.bashrc"
     tar -C "$root" -cf "$engines/shells.tar" .
     rm -rf -- "$root"
     # What images are built on, where those are tried too: no registry of images is asked.

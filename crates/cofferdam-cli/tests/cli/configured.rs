@@ -655,7 +655,7 @@ fn shells_of_a_run_have_variables_too() {
     told("own");
 }
 
-/// An image with git, bash and zsh, which know nothing of us. scripts/test makes it.
+/// An image with git, bash and zsh, which know nothing of us and have start files of the image's own. scripts/test makes it.
 const SHELLS: &str = "shells:latest";
 
 /// The same in containers; and a program of the user's that stands in for Claude Code there.
@@ -685,13 +685,18 @@ fn shells_in_containers_have_variables_and_theme() {
         world
             .cofferdam(&["create", "one", "--network", "none"])
             .expect_code(0);
-        let bare = "for shell in bash zsh; do env -i HOME=\"$HOME\" PATH=/bin $shell -ic 'echo $EDITOR' 2>/dev/null </dev/null; done";
-        assert_eq!(world.exec(bare).stdout, "vim\nvim\n", "{engine}");
+        // What the image itself says to shells comes before.
+        let bare = "for shell in bash zsh; do env -i HOME=\"$HOME\" PATH=/bin $shell -ic 'echo $EDITOR $OF_IMAGE' 2>/dev/null </dev/null; done";
+        assert_eq!(world.exec(bare).stdout, "vim yes\nvim yes\n", "{engine}");
         // The home of a run is another one.
         let told = format!("({bare}) > told; git add told; git commit -qm told");
         let run = ["run", "-q", "--network", "none", "--", "sh", "-c", &told];
         world.cofferdam(&run).expect_code(0);
-        assert_eq!(user.git(&["show", "HEAD:told"]), "vim\nvim", "{engine}");
+        assert_eq!(
+            user.git(&["show", "HEAD:told"]),
+            "vim yes\nvim yes",
+            "{engine}"
+        );
         let on_a_terminal = |words: &[&str]| OnTerminal::start(&world.command(words), (40, 100));
         let mut shell = on_a_terminal(&["shell", "one"]);
         shell.expect("mine git:(cofferdam/one)> ");
