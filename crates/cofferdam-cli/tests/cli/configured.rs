@@ -706,6 +706,13 @@ fn shells_in_containers_have_variables_and_theme() {
         claude.expect("here:  vim there tty");
         claude.press("\r");
         claude.ends_with(5);
+        // One that was stopped is started, with what has changed.
+        world.cofferdam(&["stop", "one"]).expect_code(0);
+        user.puts(".cofferdam/home/note", "changed");
+        let mut claude = on_a_terminal(&["claude", "one"]);
+        claude.expect("here:  vim changed tty");
+        claude.press("\r");
+        claude.ends_with(5);
         world
             .cofferdam(&["delete", "--force", "one"])
             .expect_code(0);
