@@ -75,6 +75,7 @@ mod run_events;
 mod secrets;
 mod synced_attacks;
 mod synced_changes;
+mod synced_containers;
 mod synced_faults;
 mod synced_inputs;
 mod synced_places;

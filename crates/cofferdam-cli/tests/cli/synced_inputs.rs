@@ -169,8 +169,8 @@ fn hanging(user: &User) -> Child {
     child
 }
 
-const HANGS: &str = "on_sync:\n  - {cmd: echo first >> order}\n  - {cmd: 'touch started; sleep 100000', name: hanging}\n  - {cmd: echo third >> order}\n";
-const MENDED: &str = "on_sync:\n  - {cmd: echo first >> order}\n  - {cmd: 'true', name: mended}\n  - {cmd: echo third >> order}\n";
+pub(crate) const HANGS: &str = "on_sync:\n  - {cmd: echo first >> order}\n  - {cmd: 'touch started; sleep 100000', name: hanging}\n  - {cmd: echo third >> order}\n";
+pub(crate) const MENDED: &str = "on_sync:\n  - {cmd: echo first >> order}\n  - {cmd: 'true', name: mended}\n  - {cmd: echo third >> order}\n";
 
 #[track_caller]
 fn goes_on(user: &User) {
@@ -249,6 +249,8 @@ fn a_sandbox_that_ends_in_the_middle_is_named_and_has_all_of_it_when_it_is_start
 fn a_sandbox_that_ends_while_files_come() {
     let user = User::new("");
     user.make();
+    // Whoever brings them has another number in the next life.
+    user.inside("true");
     for number in 0..400 {
         let text = format!("{number} ").repeat(5_000);
         user.puts(&format!(".cofferdam/home/d/f{number}"), &text);
