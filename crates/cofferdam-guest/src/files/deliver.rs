@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use cofferdam_guest::protocol::files::{self, Parcel, Print, Receipt, is_plain};
 
+use super::content::Number;
 use super::{Tree, invalid, print, split};
 use crate::sys;
 
@@ -79,18 +80,19 @@ impl New {
         if !is_plain(path) {
             return Err(invalid());
         }
-        let (parent, _) = split(path);
+        let (parent, name) = split(path);
         let directory = tree.directory(parent, true)?;
         // A descriptor by which something may be made there.
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let directory = sys::open_at(directory.as_raw_fd(), c".", flags, 0)?;
-        let temporary =
-            sys::c_string(format!(".cofferdam-sync-{}", std::process::id()).as_bytes())?;
+        // Of the same file always the same: what one that was killed left is found by whoever brings that file again.
+        let mut number = Number::default();
+        number.add(name);
+        let temporary = sys::c_string(format!(".cofferdam-sync-{:016x}", number.end()).as_bytes())?;
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
         let make = || sys::open_at(directory.as_raw_fd(), &temporary, flags, 0o600);
         let made = match make() {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // Left by one that was killed.
                 sys::unlink_at(directory.as_fd(), &temporary)?;
                 make()
             }
@@ -105,8 +107,18 @@ impl New {
         })
     }
 
+    /// Whether nobody has begun with the same file after this one, whose stream may have ended meanwhile.
+    fn is_the_last(&self) -> bool {
+        let inode = |at, name| sys::stat_at(at, name).map(|stat| stat.inode).ok();
+        let own = inode(self.file.as_fd(), c"");
+        own.is_some() && own == inode(self.directory.as_fd(), &self.temporary)
+    }
+
     fn takes_its_place(mut self, tree: &mut Tree, mode: u32) -> io::Result<Print> {
         sys::change_mode(self.file.as_fd(), mode & 0o777)?;
+        if !self.is_the_last() {
+            return Err(io::Error::from_raw_os_error(libc::EBUSY));
+        }
         let (parent, name) = split(&self.path);
         let name = sys::c_string(name)?;
         let from = (self.directory.as_fd(), &*self.temporary);
@@ -120,7 +132,7 @@ impl New {
 
 impl Drop for New {
     fn drop(&mut self) {
-        if !self.is_there {
+        if !self.is_there && self.is_the_last() {
             let _ = sys::unlink_at(self.directory.as_fd(), &self.temporary);
         }
     }
