@@ -92,6 +92,12 @@ fn an_engine_that_is_of_no_use_is_the_first_line_and_leaves_nothing() {
             .replace("\"KernelVersion\":\"", "\"KernelVersion\":\"0.");
         played
     };
+    let weaker = |from: &str, to: &str| {
+        let mut played = docker("Docker/28.0.0 (linux)", (24, 48));
+        assert!(played.info.contains(from));
+        played.info = played.info.replace(from, to);
+        played
+    };
     for (played, what, hint) in [
         (
             docker("Docker/19.03.15 (linux)", (12, 40)),
@@ -107,6 +113,11 @@ fn an_engine_that_is_of_no_use_is_the_first_line_and_leaves_nothing() {
             elsewhere(docker("Docker/28.0.0 (linux)", (24, 48))),
             "Docker's containers run on another machine (Linux 0.",
             "install the engine on this machine, or leave out `--sandbox docker`",
+        ),
+        (
+            weaker("name=seccomp,profile=builtin", "name=apparmor"),
+            "Docker has no filter of system calls",
+            "use a build of Docker and a kernel that have seccomp",
         ),
     ] {
         let engine = FakeEngine::new(played);
@@ -131,4 +142,77 @@ fn an_engine_that_is_of_no_use_is_the_first_line_and_leaves_nothing() {
         let asked = engine.asked();
         assert!(asked.iter().all(|one| one.starts_with("GET ")), "{asked:?}");
     }
+}
+
+/// Attack 93: an engine takes such a limit with a warning, and drops it.
+#[test]
+fn a_limit_that_an_engine_would_drop_is_refused_before_anything_is_made() {
+    for (lacks, option, what) in [
+        ("MemoryLimit", ["--memory", "64m"], "memory"),
+        ("CpuCfsQuota", ["--cpus", "0.5"], "CPUs"),
+        ("PidsLimit", ["--pids", "64"], "processes"),
+    ] {
+        // An ordinary user's own engine leaves processes to the guest.
+        if lacks == "PidsLimit" && !rustix::process::geteuid().is_root() {
+            continue;
+        }
+        let played = |gives: bool| {
+            let mut played = docker("Docker/28.0.0 (linux)", (24, 48));
+            let (has, lacks) = (format!("\"{lacks}\":true"), format!("\"{lacks}\":{gives}"));
+            assert!(played.info.contains(&has));
+            played.info = played.info.replace(&has, &lacks);
+            FakeEngine::new(played)
+        };
+        let environment = TestEnvironment::with_repository();
+        let words = [&["create", "one", "--sandbox", "docker"][..], &option].concat();
+        let engine = played(false);
+        let done = engine
+            .cofferdam(&environment, "docker", &words)
+            .expect_code(1);
+        assert!(
+            done.stderr
+                .contains(&format!("cannot limit {what}: Docker")),
+            "{done}"
+        );
+        assert!(done.stderr.contains("leave the limit out"), "{done}");
+        environment.expect_nothing_made();
+        let asked = engine.asked();
+        assert!(asked.iter().all(|one| one.starts_with("GET ")), "{asked:?}");
+        let about = asked.iter().filter(|one| one.ends_with("/info"));
+        assert_eq!(about.count(), 1, "{asked:?}");
+        // The control: one that says it can is asked for more.
+        let engine = played(true);
+        let done = engine.cofferdam(&environment, "docker", &words);
+        assert!(!done.stderr.contains("cannot limit"), "{done}");
+        let asked = engine.asked();
+        assert!(
+            asked.iter().any(|one| one.starts_with("POST ")),
+            "{asked:?}"
+        );
+    }
+}
+
+#[test]
+fn a_runtime_that_an_engine_has_not_is_refused_before_anything_is_made() {
+    let environment = TestEnvironment::with_repository();
+    let engine = FakeEngine::new(docker("Docker/28.0.0 (linux)", (24, 48)));
+    let words = [
+        "create",
+        "one",
+        "--sandbox",
+        "docker",
+        "--runtime",
+        "no-such",
+    ];
+    let done = engine
+        .cofferdam(&environment, "docker", &words)
+        .expect_code(1);
+    assert!(
+        done.stderr.contains("Docker has no runtime `no-such`"),
+        "{done}"
+    );
+    assert!(done.stderr.contains("hint: it has `runc`"), "{done}");
+    environment.expect_nothing_made();
+    let asked = engine.asked();
+    assert!(asked.iter().all(|one| one.starts_with("GET ")), "{asked:?}");
 }

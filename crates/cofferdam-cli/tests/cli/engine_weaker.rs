@@ -76,6 +76,7 @@ fn one_that_takes_the_place_of_ours_is_told_for_what_it_is() {
             "its devices",
             "its mounts",
             "its limits",
+            "system calls",
         ] {
             assert!(found.contains(part), "{}: {part}: {found}", world.engine);
         }

@@ -50,6 +50,28 @@ pub(crate) fn process(pid: u32, network: bool) -> Vec<Examined> {
     all
 }
 
+/// Whether the kernel filters the system calls of a container's first process. `None`: nobody here may see it.
+pub(super) fn is_filtered(pid: i32) -> Option<bool> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some(has_filter(&status))
+}
+
+/// That as a line. Natively it is no question: there the first process has none, and its programs do.
+pub(super) fn filter(pid: Option<i32>) -> Examined {
+    let what = "system calls";
+    match pid.and_then(is_filtered) {
+        Some(filtered) => {
+            let wrong = (!filtered).then(|| "no filter is in force".to_owned());
+            Examined::of(what, wrong, "filtered")
+        }
+        None => Examined::new(what, Held::Unknown("it does not run here".to_owned())),
+    }
+}
+
+fn has_filter(status: &str) -> bool {
+    value(status, "Seccomp") == "2"
+}
+
 fn value<'a>(status: &'a str, name: &str) -> &'a str {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|rest| rest.strip_prefix(':'))
@@ -118,6 +140,14 @@ mod tests {
             "Uid:\t0\t0\t0\t0\nGid:\t5\t5\t5\t5\nCapBnd:\t0000000000000001\nNoNewPrivs:\t0\n";
         for one in [ids(status), capabilities(status), privileges(status)] {
             assert!(matches!(one.found, Held::Broken(_)), "{one:?}");
+        }
+        for (line, filtered) in [
+            ("Seccomp:\t2\nSeccomp_filters:\t1\n", true),
+            ("Seccomp:\t0\nSeccomp_filters:\t0\n", false),
+            ("Seccomp:\t1\n", false),
+            ("Seccomp_filters:\t2\n", false),
+        ] {
+            assert_eq!(has_filter(line), filtered, "{line}");
         }
         let zero = "0000000000000000";
         let status = format!(

@@ -46,6 +46,11 @@ pub(in crate::sandbox) fn file_table() -> Option<u64> {
     text.trim().parse().ok()
 }
 
+/// Whether what memory has no room for goes elsewhere.
+pub(in crate::sandbox) fn has_swap() -> bool {
+    fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().count() > 1)
+}
+
 /// Where every process with every file it may open would take more than half of the machine's table, each gets
 /// fewer files, and then there are fewer processes.
 pub(in crate::sandbox) fn of(

@@ -324,3 +324,44 @@ fn a_wall_that_an_engine_made_otherwise_is_found_out() {
         });
     }
 }
+
+/// Attack 68: the engine's filter is seen in the container itself, whatever the engine was told and says. Here it is told to have none.
+#[test]
+fn an_engine_that_filters_nothing_is_refused() {
+    for kind in [Kind::Docker, Kind::Podman] {
+        if !is_there(kind) {
+            continue;
+        }
+        let world = World::of(kind);
+        let make = async |change: fn(String) -> String| {
+            let between = Between::to(kind, None, change);
+            let engine = engine_at(kind, &world.home(), &between);
+            let (spec, handle) = world.living();
+            let made = engine.create(&spec, &CancellationToken::new()).await;
+            engine.remove(&handle).await.unwrap();
+            assert_eq!(world.containers(&spec), 0);
+            made.map(drop)
+        };
+        run_async(async {
+            make(|body| body).await.unwrap();
+            let unconfined = |body: String| match serde_json::from_str::<Value>(&body) {
+                Ok(mut asked) if asked["HostConfig"].is_object() => {
+                    let options = ["no-new-privileges", "seccomp=unconfined"];
+                    asked["HostConfig"]["SecurityOpt"] = Value::from(options.to_vec());
+                    asked.to_string()
+                }
+                _ => body,
+            };
+            match make(unconfined).await.unwrap_err() {
+                SandboxError::Unsupported { what, hint } => {
+                    assert!(
+                        what.contains("filter of system calls is turned off"),
+                        "{what}"
+                    );
+                    assert!(hint.contains("seccomp"), "{hint}");
+                }
+                other => panic!("{other:?}"),
+            }
+        });
+    }
+}

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::Kind;
 use super::users::Users;
-use crate::sandbox::SandboxError;
+use crate::sandbox::{Limits, SandboxError};
 
 /// Of its answer what is asked here. What it does not say is not known, and nothing is said of it.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -88,15 +88,70 @@ impl About {
         })
     }
 
+    /// Refuses a limit that the engine would take with a warning, and drop. `swaps`: whether this machine has swap. A limit of
+    /// processes that nobody asked for is no reason to have no sandboxes at all: [`Self::lacks`] tells it.
+    pub(super) fn can_limit(
+        &self,
+        limits: &Limits,
+        kind: Kind,
+        users: Users,
+        swaps: bool,
+    ) -> Result<(), SandboxError> {
+        let refused = |what: String, hint: String| Err(SandboxError::Unsupported { what, hint });
+        let old = users.rootless() && self.has_control_groups_of_1();
+        if old && (limits.memory.is_some() || limits.cpus.is_some()) {
+            return refused(
+                format!(
+                    "cannot limit memory or CPUs: {kind} is rootless, and this machine has control groups of version 1"
+                ),
+                format!("leave the limit out, or use {kind} as root"),
+            );
+        }
+        let lacks = |known: Option<bool>| known == Some(false);
+        let named = limits.processes != Limits::default().processes;
+        let what = match limits {
+            Limits {
+                memory: Some(_), ..
+            } if lacks(self.memory_limit) => "memory",
+            // The limit is of both together.
+            Limits {
+                memory: Some(_), ..
+            } if lacks(self.swap_limit) && swaps => "memory together with swap",
+            Limits { cpus: Some(_), .. } if lacks(self.cpu_cfs_quota) => "CPUs",
+            // An ordinary user's are counted by the guest.
+            Limits {
+                processes: Some(_), ..
+            } if lacks(self.pids_limit) && named && !users.rootless() => "processes",
+            _ => return Ok(()),
+        };
+        refused(
+            format!("cannot limit {what}: {kind} has no control group for it on this machine"),
+            "leave the limit out; `cofferdam doctor` says what would help".to_owned(),
+        )
+    }
+
+    /// Refuses an engine that filters no system calls, as far as it says so: its profile allows less than ours refuses.
+    pub(super) fn filters(&self, kind: Kind, users: Users) -> Result<(), SandboxError> {
+        if self.security_options.is_none() {
+            return Ok(());
+        }
+        if !self.options().any(|option| option == "name=seccomp") {
+            return Err(SandboxError::Unsupported {
+                what: format!("{kind} has no filter of system calls"),
+                hint: format!("use a build of {kind} and a kernel that have seccomp"),
+            });
+        }
+        // To whom maps their root it gives ours.
+        if users != Users::Mapped && self.options().any(|option| option == "profile=unconfined") {
+            return Err(unfiltered(kind));
+        }
+        Ok(())
+    }
+
     /// What sandboxes do without that others have.
     pub(super) fn lacks(&self, kind: Kind, users: Users) -> Vec<Lack> {
-        let filter = self.lacks_filter(kind, users);
-        let limits = self.lacks_limits(kind, users);
-        filter
-            .into_iter()
-            .chain(limits)
-            .chain(self.old_runc())
-            .collect()
+        let limits = self.lacks_limits(kind, users).into_iter();
+        limits.chain(self.old_runc()).collect()
     }
 
     /// What is worth to know, and no reason to do anything.
@@ -111,25 +166,6 @@ impl About {
         let all = self.security_options.iter().flatten();
         // `name=seccomp,profile=builtin`
         all.flat_map(|option| option.split(','))
-    }
-
-    fn lacks_filter(&self, kind: Kind, users: Users) -> Option<Lack> {
-        self.security_options.as_ref()?;
-        if !self.options().any(|option| option == "name=seccomp") {
-            return Some(Lack {
-                what: "an engine's filter of system calls: it has none".to_owned(),
-                hint: format!("use a build of {kind} and a kernel that have seccomp"),
-            });
-        }
-        // To whom maps their root it gives ours.
-        let off =
-            users != Users::Mapped && self.options().any(|option| option == "profile=unconfined");
-        off.then(|| Lack {
-            what: "the engine's filter of system calls, which is turned off".to_owned(),
-            hint: format!(
-                "take `seccomp-profile` out of {kind}'s settings (daemon.json), and start it again"
-            ),
-        })
     }
 
     fn lacks_limits(&self, kind: Kind, users: Users) -> Option<Lack> {
@@ -194,6 +230,18 @@ impl About {
     }
 }
 
+/// An engine's containers come up without a filter.
+pub(super) fn unfiltered(kind: Kind) -> SandboxError {
+    let setting = match kind {
+        Kind::Docker => "`seccomp-profile` out of Docker's settings (daemon.json)",
+        Kind::Podman => "`seccomp_profile` out of Podman's settings (containers.conf)",
+    };
+    SandboxError::Unsupported {
+        what: format!("{kind}'s filter of system calls is turned off"),
+        hint: format!("take {setting}, and start it again"),
+    }
+}
+
 /// Of `v1.1.12-0-g51d5e946`. A distribution mends its own and keeps the number (`1.1.5+ds1-1+deb12u1`): that says nothing.
 fn upstream(id: &str) -> Option<[u32; 3]> {
     let id = id.strip_prefix('v')?;
@@ -222,12 +270,6 @@ mod tests {
     fn what_is_weaker_is_named() {
         assert_eq!(lacks(GOOD, Users::Machine), [""; 0]);
         for (from, to, want) in [
-            ("builtin", "unconfined", "filter of system calls, which is"),
-            (
-                "name=seccomp,profile=builtin",
-                "x",
-                "filter of system calls: it",
-            ),
             (
                 "\"MemoryLimit\":true",
                 "\"MemoryLimit\":false",
@@ -273,16 +315,73 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_users_engine_has_the_guests_limit_of_processes_and_its_filter() {
-        let weak = GOOD
-            .replace("\"PidsLimit\":true", "\"PidsLimit\":false")
-            .replace("builtin", "unconfined");
-        assert_eq!(lacks(&weak, Users::Mapped), [""; 0]);
-        assert_eq!(lacks(&weak, Users::Kept).len(), 1);
+    fn an_ordinary_users_engine_has_the_guests_limit_of_processes() {
+        let weak = GOOD.replace("\"PidsLimit\":true", "\"PidsLimit\":false");
+        for users in [Users::Mapped, Users::Kept] {
+            assert_eq!(lacks(&weak, users), [""; 0]);
+        }
         let old = GOOD.replace("\"CgroupVersion\":\"2\"", "\"CgroupVersion\":\"1\"");
         let limits = "limits of memory and CPUs (control groups of version 1)";
         assert_eq!(lacks(&old, Users::Kept), [limits]);
         assert_eq!(lacks(&old, Users::Machine), [""; 0]);
+    }
+
+    #[test]
+    fn a_limit_that_would_be_dropped_is_refused() {
+        let refused = |text: &str, users, swaps, limits: &Limits| {
+            let about: About = serde_json::from_str(text).unwrap();
+            let refused = about.can_limit(limits, Kind::Docker, users, swaps).err();
+            refused.map(|error| error.to_string())
+        };
+        let none = Limits::default();
+        let [mut memory, mut cpus, mut processes] = [(); 3].map(|()| none.clone());
+        (memory.memory, cpus.cpus, processes.processes) = (Some(64 << 20), Some(0.5), Some(64));
+        for (name, limits, swaps, what) in [
+            ("MemoryLimit", &memory, false, "memory:"),
+            ("SwapLimit", &memory, true, "memory together with swap:"),
+            ("CpuCfsQuota", &cpus, false, "CPUs:"),
+            ("PidsLimit", &processes, false, "processes:"),
+        ] {
+            let weak = GOOD.replace(&format!("\"{name}\":true"), &format!("\"{name}\":false"));
+            let said = refused(&weak, Users::Machine, swaps, limits).unwrap();
+            assert!(said.contains(&format!("cannot limit {what}")), "{said}");
+            for (text, limits) in [(GOOD, limits), ("{}", limits), (&weak, &none)] {
+                assert_eq!(refused(text, Users::Machine, true, limits), None, "{name}");
+            }
+        }
+        let no_swap = GOOD.replace("\"SwapLimit\":true", "\"SwapLimit\":false");
+        assert_eq!(refused(&no_swap, Users::Machine, false, &memory), None);
+        let no_pids = GOOD.replace("\"PidsLimit\":true", "\"PidsLimit\":false");
+        assert_eq!(refused(&no_pids, Users::Kept, false, &processes), None);
+        let old = GOOD.replace("\"CgroupVersion\":\"2\"", "\"CgroupVersion\":\"1\"");
+        for limits in [&memory, &cpus] {
+            assert_eq!(refused(&old, Users::Machine, true, limits), None);
+            let said = refused(&old, Users::Kept, true, limits).unwrap();
+            assert!(said.contains("cannot limit memory or CPUs"), "{said}");
+        }
+    }
+
+    #[test]
+    fn one_that_filters_nothing_is_refused() {
+        let refused = |text: &str, users| {
+            let about: About = serde_json::from_str(text).unwrap();
+            let refused = about.filters(Kind::Docker, users).err();
+            refused.map(|error| error.to_string())
+        };
+        let off = GOOD.replace("builtin", "unconfined");
+        let said = refused(&off, Users::Machine).unwrap();
+        assert!(said.contains("is turned off"), "{said}");
+        assert!(refused(&off, Users::Kept).is_some());
+        // There it has ours in its place.
+        assert_eq!(refused(&off, Users::Mapped), None);
+        let none = GOOD.replace("name=seccomp,profile=builtin", "x");
+        for users in [Users::Machine, Users::Kept, Users::Mapped] {
+            let said = refused(&none, users).unwrap();
+            assert!(said.contains("no filter of system calls"), "{said}");
+            for text in [GOOD, "{}"] {
+                assert_eq!(refused(text, users), None, "{text}");
+            }
+        }
     }
 
     #[test]

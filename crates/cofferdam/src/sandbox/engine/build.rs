@@ -93,7 +93,7 @@ impl Engine {
         cancel: &CancellationToken,
     ) -> Result<BuildNetwork, SandboxError> {
         let client = self.reach.client().await?;
-        client.is_here().await?;
+        client.can_have_sandboxes().await?;
         // What cannot be taken away now is by a later one.
         let _ = self.clear(client).await;
         client.empty_image(EMPTY).await?;

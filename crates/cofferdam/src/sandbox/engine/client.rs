@@ -29,7 +29,7 @@ use super::profile::Body;
 use super::unreachable::{unanswered, unreachable};
 use super::users::Users;
 use super::version::{self, Greeting, Version};
-use crate::sandbox::SandboxError;
+use crate::sandbox::{Limits, SandboxError, limits};
 
 /// How long an engine may take for one answer, in seconds. Making a container on a machine that is busy takes seconds.
 const ANSWER: u64 = 60;
@@ -165,11 +165,27 @@ impl Client {
         self.about.get_or_try_init(ask).await
     }
 
-    /// Refuses an engine whose containers run on another machine.
-    pub(super) async fn is_here(&self) -> Result<(), SandboxError> {
+    /// Refuses an engine whose containers run on another machine, or without a filter.
+    pub(super) async fn can_have_sandboxes(&self) -> Result<(), SandboxError> {
         let ours = rustix::system::uname();
         let ours = ours.release().to_string_lossy();
-        self.about().await?.is_on(&ours, self.kind())
+        let about = self.about().await?;
+        about.is_on(&ours, self.kind())?;
+        about.filters(self.kind(), self.users()?)
+    }
+
+    /// Refuses limits that it would drop.
+    pub(super) async fn can_limit(&self, limits: &Limits) -> Result<(), SandboxError> {
+        self.about().await?;
+        self.is_known_to_limit(limits)
+    }
+
+    /// The same without asking it: where it has not said yet what it is, nothing is refused.
+    pub(super) fn is_known_to_limit(&self, limits: &Limits) -> Result<(), SandboxError> {
+        let Some(about) = self.about.get() else {
+            return Ok(());
+        };
+        about.can_limit(limits, self.kind(), self.users()?, limits::has_swap())
     }
 
     /// Where something is asked of it.

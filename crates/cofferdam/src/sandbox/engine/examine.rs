@@ -9,7 +9,7 @@ use super::profile::MAPS_ROOT;
 use super::reach::Reach;
 use super::record::{self, Made, Mounted};
 use super::users::Users;
-use crate::sandbox::examined::{Examined, Held};
+use crate::sandbox::examined::{self, Examined, Held};
 use crate::sandbox::{Handle, SandboxError};
 
 #[derive(Debug, Default, Deserialize)]
@@ -100,7 +100,7 @@ const USUAL: [&str; 11] = [
 /// The agent's container of this sandbox.
 pub(super) async fn examine(reach: &Reach, handle: &Handle) -> Result<Vec<Examined>, SandboxError> {
     let client: &Client = reach.client().await?;
-    let mut found = Vec::new();
+    let (mut found, mut process) = (Vec::new(), None);
     let made = record::whose(reach.place(handle))?.made;
     for container in reach.whose(handle)?.found(client).await? {
         if let Some(one) = client.inspect::<Container>(&container).await? {
@@ -110,12 +110,18 @@ pub(super) async fn examine(reach: &Reach, handle: &Handle) -> Result<Vec<Examin
                 .as_ref()
                 .and_then(|labels| labels.get(ROLE));
             if role.is_none_or(|role| role != HOLDER) {
+                process = client.look(&container).await?.and_then(|one| one.process);
                 found.push(one);
             }
         }
     }
     match &found[..] {
-        [one] => Ok(one.weaker(client.users()?, made.as_ref())),
+        [one] => {
+            let mut all = one.weaker(client.users()?, made.as_ref());
+            let process = process.and_then(|pid| i32::try_from(pid).ok());
+            all.push(examined::filter(process));
+            Ok(all)
+        }
         [] => {
             let what = format!("{} has none that was made for it", client.kind());
             Ok(vec![Examined::new("container", Held::Broken(what))])

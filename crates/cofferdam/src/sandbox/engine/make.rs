@@ -4,8 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cofferdam_guest::protocol::{self, Agent, Setup};
+use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 
+use super::Kind;
+use super::about::unfiltered;
 use super::attached::{Attached, Owner};
 use super::client::Client;
 use super::environment::environment;
@@ -32,7 +35,7 @@ use crate::sandbox::guest::{
     start_error,
 };
 use crate::sandbox::{
-    Access, Lifetime, Limits, Mount, MountSource, Network, SandboxError, SandboxSpec, identity,
+    Access, Lifetime, Mount, MountSource, Network, SandboxError, SandboxSpec, examined, identity,
     limits,
 };
 
@@ -72,9 +75,7 @@ pub(super) async fn come_up(
     let options = &reach.options;
     let agent = identity::agent(spec.id)?;
     let users = client.users()?;
-    if users.rootless() {
-        can_limit(client, &spec.limits).await?;
-    }
+    client.can_limit(&spec.limits).await?;
     let private = fsx::private_dir(&options.home);
     private.map_err(|error| SandboxError::Start(error.to_string()))?;
     let guest = embedded::guest_file(&options.home).map_err(start_error)?;
@@ -183,6 +184,7 @@ pub(super) async fn come_up(
     client.start(newborn.id()).await?;
     let met = meet(client, &rendezvous, newborn.id());
     let (stream, process) = bounded(met, options.ready_limit, cancel).await?;
+    is_filtered(client.kind(), &stream)?;
     // It has them now.
     drop(attached);
     let frame = describe(spec, environment(spec, variables), seen, users)?;
@@ -256,6 +258,16 @@ pub(super) fn can_lay(client: &Client) -> Result<(), SandboxError> {
     Err(mounts::no_layers())
 }
 
+/// What an engine says of its filter is what it was told; the kernel says what its container has. The guest adds none to its own
+/// process.
+fn is_filtered(kind: Kind, guest: &UnixStream) -> Result<(), SandboxError> {
+    let process = guest.peer_cred().map_err(start_error)?.pid();
+    match process.and_then(examined::is_filtered) {
+        Some(true) => Ok(()),
+        _ => Err(unfiltered(kind)),
+    }
+}
+
 /// What this machine has, in bytes.
 fn memory_of_machine() -> u64 {
     let system = rustix::system::sysinfo();
@@ -281,21 +293,6 @@ async fn both<'a>(
         }
     };
     tokio::try_join!(stands, Newborn::create(client, names.to_vec(), body))
-}
-
-/// An ordinary user's engine limits nothing without delegated control groups of version 2.
-async fn can_limit(client: &Client, limits: &Limits) -> Result<(), SandboxError> {
-    let asked = limits.memory.is_some() || limits.cpus.is_some();
-    if !asked || !client.about().await?.has_control_groups_of_1() {
-        return Ok(());
-    }
-    let kind = client.kind();
-    Err(SandboxError::Unsupported {
-        what: format!(
-            "cannot limit memory or CPUs: {kind} is rootless, and this machine has control groups of version 1"
-        ),
-        hint: format!("leave the limit out, or use {kind} as root"),
-    })
 }
 
 /// What every container sees: its process 1, where that meets its maker, and whom this machine believes.

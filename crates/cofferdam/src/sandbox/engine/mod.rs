@@ -174,7 +174,9 @@ impl BindMountProvider for Engine {
     }
 
     fn check_limits(&self, limits: &Limits) -> Result<(), SandboxError> {
-        limits::check(limits)
+        limits::check(limits)?;
+        let asked = self.reach.asked();
+        asked.map_or(Ok(()), |client| client.is_known_to_limit(limits))
     }
 
     fn abilities(&self) -> Abilities {
@@ -189,8 +191,12 @@ impl BindMountProvider for Engine {
         let (client, options) = (self.reach.client().await?, &self.reach.options);
         client.users()?;
         let images = options.images(Some(repository));
-        let (here, image) = tokio::join!(client.is_here(), client.first_image(&images));
-        here.and(image).map(|(name, _)| Some(name))
+        let (here, image) = tokio::join!(client.can_have_sandboxes(), client.first_image(&images));
+        let (name, _) = here.and(image)?;
+        if let Some(runtime) = &options.runtime {
+            runtime::check(client, runtime).await?;
+        }
+        Ok(Some(name))
     }
 
     async fn try_layers(
@@ -214,7 +220,7 @@ impl BindMountProvider for Engine {
             Some(image) => vec![image.clone()],
             None => options.images(spec.repository.as_ref()),
         };
-        let (here, image) = tokio::join!(client.is_here(), client.first_image(&images));
+        let (here, image) = tokio::join!(client.can_have_sandboxes(), client.first_image(&images));
         let image = here.and(image)?;
         if let Some(place) = &spec.place {
             // The same one whenever it is started again.

@@ -30,7 +30,7 @@ pub struct Found {
 pub async fn probe(kind: Kind, around: &Surroundings) -> Result<Found, SandboxError> {
     let client = Client::connect(endpoint(kind, around)?).await?;
     let users = client.users()?;
-    client.is_here().await?;
+    client.can_have_sandboxes().await?;
     let (about, greeting) = (client.about().await?, client.greeting());
     Ok(Found {
         version: greeting.version.clone().unwrap_or_default(),

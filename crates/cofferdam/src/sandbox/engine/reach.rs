@@ -70,6 +70,11 @@ impl Reach {
         self.client.get_or_try_init(connect).await
     }
 
+    /// Where something was asked of it already.
+    pub(super) fn asked(&self) -> Option<&Client> {
+        self.client.get()
+    }
+
     /// Whether somebody listens where the engine was, whatever they answer: it may be one again.
     pub(super) async fn is_listened_at(&self) -> bool {
         let Some(endpoint) = &self.endpoint else {

@@ -15,7 +15,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use self::machine::{Machine, OURS, named, remove_parent};
 use crate::names::SandboxId;
-use crate::sandbox::{Limits, SandboxError};
+use crate::sandbox::{Limits, SandboxError, limits};
 
 const ROOT: &str = "/sys/fs/cgroup";
 
@@ -81,14 +81,14 @@ impl Group {
                 write("memory.limit_in_bytes", bytes.clone())?;
                 // Absent where the kernel does not count swap; then there must be no swap.
                 match write("memory.memsw.limit_in_bytes", bytes) {
-                    Err(error) if has_swap() => Err(error),
+                    Err(error) if limits::has_swap() => Err(error),
                     _ => Ok(()),
                 }
             }
             (Controller::Memory, Version::Two) => {
                 write("memory.max", limits.memory.unwrap_or(u64::MAX).to_string())?;
                 match write("memory.swap.max", "0".to_owned()) {
-                    Err(error) if has_swap() => Err(error),
+                    Err(error) if limits::has_swap() => Err(error),
                     _ => Ok(()),
                 }
             }
@@ -167,10 +167,6 @@ impl Drop for Group {
 )]
 fn quota(cpus: Option<f64>) -> u64 {
     (cpus.unwrap_or(1.0) * 100_000.0).clamp(1000.0, 1e12) as u64
-}
-
-fn has_swap() -> bool {
-    fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().count() > 1)
 }
 
 #[expect(

@@ -154,6 +154,8 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
     let branches = branches(caller, options, &repository, &name).await?;
     let main = discovery::main(&repository.top);
     let image = options.sandbox.check(&main).await?;
+    // An engine has said by now what it can limit.
+    options.sandbox.check_limits(&options.limits)?;
     place::check_own(caller, &repository)?;
     let (mode, why_mode) = mode::choose(caller, options, &repository, &branches.strategy).await?;
     place::check(
