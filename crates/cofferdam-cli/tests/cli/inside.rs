@@ -128,26 +128,34 @@ fn without_it_doctor_and_run_name_the_same_thing() {
         let profile = profile();
         let masked = ["--security-opt", &profile];
         let filtered = ["--security-opt", unmasked(world.engine)];
-        for (options, names) in [
+        let both = [masked, filtered].concat();
+        for (user, options, names) in [
             (
+                "1000:1000",
                 &masked[..],
                 ["cannot mount a `/proc`", "systempaths=unconfined"],
             ),
             (
+                "1000:1000",
                 &filtered[..],
                 [
                     "a filter of system calls forbids it",
                     "seccomp=seccomp.json",
                 ],
             ),
+            (
+                "0:0",
+                &both[..],
+                ["root needs CAP_SYS_ADMIN", "or run as an ordinary user"],
+            ),
         ] {
             let said = Inside {
                 engine: world.engine,
                 options,
-                user: "1000:1000",
+                user,
             }
             .run();
-            let what = format!("{} {options:?}: {said}", world.engine);
+            let what = format!("{} {user} {options:?}: {said}", world.engine);
             assert!(
                 said.contains("doctor: 1") && said.contains("run: 1"),
                 "{what}"
