@@ -82,6 +82,8 @@ fn a_repositorys_image_is_read_built_used_and_removed() {
         environment.write(".cofferdam/extra", "beside it\n");
         let built = world.cofferdam(&command).expect_code(0);
         assert!(built.stdout.starts_with("built: cofferdam-"), "{built}");
+        // Each step, as the engine comes to it.
+        assert!(built.stderr.contains("RUN echo built"), "{built}");
         let label = "{{index .Config.Labels \"of\"}}";
         let label = ["image", "inspect", "--format", label, &world.image()];
         assert_eq!(own(world.engine, &label).unwrap().trim(), "the-repository");
