@@ -268,6 +268,49 @@ fn a_network_that_was_joined_by_hand_is_told_and_goes_with_the_container() {
     }
 }
 
+/// What root does who may change a network, by busybox's `ip`.
+const CHANGES: [&str; 4] = [
+    "ip link set lo mtu 1400",
+    "ip addr add 192.0.2.7/32 dev lo",
+    "ip route add 192.0.2.0/24 dev lo",
+    "echo 1 >/proc/sys/net/ipv4/ip_forward",
+];
+
+/// Attack 10 at its worst: the engine's own exec lets somebody in as root of the agent's container. They have none of root's rights
+/// there, and the wall is another's.
+#[test]
+fn root_by_the_engines_own_exec_opens_no_wall() {
+    for world in worlds() {
+        world.make("create", &["one"]).expect_code(0);
+        let agents = world.agents();
+        let root = |script: &str| {
+            let words = ["exec", "--user", "0", &agents, "sh", "-c", script];
+            own(world.engine, &words)
+        };
+        let status = root("cat /proc/self/status").unwrap();
+        for line in [
+            "Uid:\t0\t0\t0\t0",
+            "CapEff:\t0000000000000000",
+            "CapBnd:\t0000000000000000",
+        ] {
+            assert!(status.contains(line), "{}: {line}: {status}", world.engine);
+        }
+        for change in CHANGES {
+            let done = root(change);
+            assert!(done.is_err(), "{}: {change}: {done:?}", world.engine);
+        }
+        expect_closed(&world, "root by hand");
+        end(&world, None);
+        // The control: the same by a root who has the right to.
+        let script = CHANGES[..3].join(" && ");
+        let plain = [
+            &["run", "--rm", "--network", "none", "--cap-add", "NET_ADMIN"][..],
+            &["busybox:latest", "sh", "-c", &script],
+        ];
+        own(world.engine, &plain.concat()).unwrap();
+    }
+}
+
 /// The guest stands still as well, and answers nobody: each command says so within its bounds, and `stop` and `delete` go on.
 #[test]
 fn one_that_the_engine_has_paused_is_told_and_ended_within_bounds() {
