@@ -56,6 +56,14 @@ fn conflicts() {
         &["run", "--quiet", "--verbose", "--", "true"],
         "cannot be used with",
     );
+    refused(
+        &["run", "--runtime", "crun", "--", "true"],
+        "`--runtime` is for containers",
+    );
+    refused(
+        &["create", "one", "--image", "busybox"],
+        "`--image` is for containers",
+    );
 }
 
 #[test]
