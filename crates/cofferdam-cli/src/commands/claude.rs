@@ -12,6 +12,7 @@ use super::attach::{self, Attached};
 use super::dev::there;
 use super::exec::give_terminal;
 use super::here::is_path;
+use super::making::Place;
 use super::{create, keep_ready, living};
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -33,11 +34,14 @@ const PROGRAM: &str = "claude";
 pub(crate) struct Arguments {
     /// The sandbox, `claude` unless given; or a directory of the repository that is meant, such as ./there
     #[arg(value_name = "NAME|PATH")]
-    place: Option<OsString>,
+    meant: Option<OsString>,
+
+    #[command(flatten)]
+    made: Place,
 
     /// Arguments for it
     #[arg(last = true, value_name = "ARGUMENT")]
-    arguments: Vec<OsString>,
+    words: Vec<OsString>,
 }
 
 pub(crate) async fn run(
@@ -50,15 +54,15 @@ pub(crate) async fn run(
         hint: "give it a prompt instead: `cofferdam run --agent claude-code --prompt TEXT`"
             .to_owned(),
     })?;
-    let (name, elsewhere) = match arguments.place {
+    let (name, elsewhere) = match arguments.meant {
         None => (NAME.to_owned(), None),
         Some(place) if is_path(&place) => (NAME.to_owned(), there(Some(&place), environment)?),
         Some(name) => (name.to_string_lossy().into_owned(), None),
     };
     let environment = elsewhere.as_ref().unwrap_or(environment);
-    ready(&name, environment).await?;
+    ready(&name, arguments.made, environment).await?;
     exec.arguments = vec![PROGRAM.into()];
-    exec.arguments.extend(arguments.arguments);
+    exec.arguments.extend(arguments.words);
     attach::run(Attached {
         name: &name,
         exec,
@@ -68,18 +72,26 @@ pub(crate) async fn run(
 }
 
 /// The sandbox is there, runs, and has what the configuration says now.
-async fn ready(name: &str, environment: &Environment) -> Result<(), CliError> {
+async fn ready(name: &str, place: Place, environment: &Environment) -> Result<(), CliError> {
     let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
     let caller = living::caller(environment, &interrupt);
     let named = match living::named(name, &caller, environment).await {
         Err(SessionError::Registry(RegistryError::Unknown {
             on_branch: None, ..
         })) => {
-            return create::plain(name, environment, &interrupt).await;
+            return create::plain(name, place, environment, &interrupt).await;
         }
         found => found?,
     };
     let name = named.name().to_string();
+    if place.is_given() {
+        return Err(CliError::Misused {
+            message: format!("`{name}` is there already, and stays where it is"),
+            hint: format!(
+                "leave out `--sandbox` and `--image`, or name another one: `cofferdam claude {name}-2`"
+            ),
+        });
+    }
     if named.record().setup == Setup::Failed {
         return Err(SessionError::FailedSetup { name }.into());
     }

@@ -11,7 +11,7 @@ use cofferdam::text::printable_line;
 use serde::Serialize;
 
 use super::defaults::Defaults;
-use super::making::{self, Sandbox, Strategy};
+use super::making::{self, Place, Sandbox, Strategy};
 use super::{keep_ready, living};
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -87,16 +87,17 @@ pub(crate) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// As with nothing but a name on the command line.
+/// As with nothing but a name and a place on the command line.
 pub(super) async fn plain(
     name: &str,
+    place: Place,
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<(), CliError> {
     let arguments = Arguments {
         name: name.to_owned(),
         strategy: Strategy::default(),
-        sandbox: Sandbox::default(),
+        sandbox: place.into(),
         json: false,
     };
     run(arguments, environment, interrupt).await.map(|_| ())

@@ -188,6 +188,34 @@ impl From<DevOptions> for Sandbox {
     }
 }
 
+/// What of [`Sandbox`] is for a command line that makes one only where there is none. The rest is the configuration's.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct Place {
+    /// Where the sandbox is made, where there is none; `native` unless the configuration says otherwise
+    #[arg(long = "sandbox", value_enum, help_heading = "Sandbox")]
+    place: Option<ProviderName>,
+
+    /// The image of its container; anything that the engine has
+    #[arg(long, value_name = "IMAGE", value_parser = parse_image, help_heading = "Sandbox")]
+    image: Option<String>,
+}
+
+impl Place {
+    pub(super) fn is_given(&self) -> bool {
+        self.place.is_some() || self.image.is_some()
+    }
+}
+
+impl From<Place> for Sandbox {
+    fn from(given: Place) -> Self {
+        Self {
+            place: given.place,
+            image: given.image,
+            ..Self::default()
+        }
+    }
+}
+
 /// How the sandbox sees the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum FileMode {

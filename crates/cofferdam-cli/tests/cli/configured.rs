@@ -716,6 +716,19 @@ fn shells_in_containers_have_variables_and_theme() {
         world
             .cofferdam(&["delete", "--force", "one"])
             .expect_code(0);
+        // The command line can say where it is made, too.
+        user.puts(
+            ".cofferdam/config.yaml",
+            "env: {PATH: \"/home/agent/bin:/bin\"}\non_sync: [{cmd: chmod +x ~/bin/claude}]\n",
+        );
+        let mut claude = on_a_terminal(&["claude", "one", "--sandbox", engine, "--image", SHELLS]);
+        claude.expect("here:   there tty");
+        claude.press("\r");
+        claude.ends_with(5);
+        assert_eq!(world.status("one", "image"), SHELLS);
+        world
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
         world.expect_clean();
     }
 }
@@ -967,6 +980,9 @@ fn claude_opens_in_a_sandbox_that_stays() {
     let mut claude = open(&["claude", "box"]);
     claude.expect("here:  vim second tty");
     leave(claude);
+    let mut claude = open(&["claude", "box", "--sandbox", "native"]);
+    claude.expect("`box` is there already, and stays where it is");
+    claude.ends_with(2);
     // One that was stopped is started; a directory means the sandbox of that name.
     user.cofferdam(&["stop", "box"]).expect_code(0);
     let mut claude = open(&["claude", "box"]);
