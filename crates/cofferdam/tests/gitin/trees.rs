@@ -294,7 +294,7 @@ async fn a_tree_lies_on_disk_as_git_has_it() {
         let one = stack(&world, &repo, &commit).await;
         assert_eq!(one.layers.len(), 1);
         assert_eq!(shown(&one), expected(&world, &commit));
-        assert_eq!(one.gitlinks, [Path::new("modules/one")]);
+        assert!(one.layers[0].join("modules/one").is_dir());
         status_reads_nothing(&world, &one, &commit);
         // Once.
         let made = fs::metadata(&one.index).unwrap();

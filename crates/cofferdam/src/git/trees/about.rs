@@ -1,15 +1,12 @@
 //! What is said of a layer beside its files.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::fsx::{self, FileError};
 use crate::git::Oid;
-use crate::git::hex::{self, hex};
 
 const FIRST_LINE: &str = "cofferdam-tree 1";
 const NAME: &str = "about";
@@ -24,8 +21,6 @@ const LIMIT: u64 = 16 << 20;
 pub(super) struct About {
     /// The trees of the layers below, the uppermost first.
     pub below: Vec<Oid>,
-    /// Submodules of the whole tree.
-    pub gitlinks: Vec<PathBuf>,
     /// Of all layers together.
     pub files: u64,
     /// Of this layer alone, about: what its files and directories take.
@@ -39,12 +34,17 @@ pub(super) struct About {
 impl About {
     /// `None`: there is none, it is not to be understood, or a power cut may have come before all of it was on the disk.
     pub(super) fn read(layer: &Path) -> Result<Option<Self>, FileError> {
+        Self::read_in(layer, &boot())
+    }
+
+    /// In which boot; an empty one is nobody's.
+    fn read_in(layer: &Path, boot: &str) -> Result<Option<Self>, FileError> {
         let bytes = match fsx::read_bounded(&layer.join(NAME), LIMIT) {
             Err(error) if error.is_not_found() => return Ok(None),
             read => read?,
         };
         let about = std::str::from_utf8(&bytes).ok().and_then(Self::parse);
-        Ok(about.filter(|about| about.boot == boot() || layer.join(SYNCED).exists()))
+        Ok(about.filter(|about| (!boot.is_empty() && about.boot == boot) || layer.join(SYNCED).exists()))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -52,13 +52,11 @@ impl About {
         if lines.next() != Some(FIRST_LINE) {
             return None;
         }
-        let mut gitlinks = Vec::new();
         let (mut below, mut files, mut bytes) = (Vec::new(), None, None);
         let (mut time, mut boot) = (None, None);
         for line in lines {
             match line.split_once(' ')? {
                 ("below", id) => below.push(id.parse().ok()?),
-                ("gitlink", path) => gitlinks.push(from_hex(path)?),
                 ("files", count) => files = Some(count.parse().ok()?),
                 ("bytes", count) => bytes = Some(count.parse().ok()?),
                 ("time", seconds) => time = Some(seconds.parse().ok()?),
@@ -68,7 +66,6 @@ impl About {
         }
         Some(Self {
             below,
-            gitlinks,
             files: files?,
             bytes: bytes?,
             time: time?,
@@ -82,9 +79,6 @@ impl About {
         for below in &self.below {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "below {below}");
-        }
-        for path in &self.gitlinks {
-            let _ = writeln!(text, "gitlink {}", to_hex(path));
         }
         let Self {
             files,
@@ -101,17 +95,7 @@ impl About {
     }
 }
 
-/// A name may have line ends in it.
-fn to_hex(path: &Path) -> String {
-    hex(path.as_os_str().as_bytes())
-}
-
-fn from_hex(text: &str) -> Option<PathBuf> {
-    let bytes = hex::from_hex(text)?;
-    Some(OsString::from_vec(bytes).into())
-}
-
-/// Which boot of the machine this is; empty where it cannot be told, and then no layer of another boot is taken.
+/// Which boot of the machine this is; empty where it cannot be told, and then no layer is taken that is not on the disk.
 pub fn boot() -> String {
     let id = fsx::read_bounded(Path::new("/proc/sys/kernel/random/boot_id"), 100);
     let id = id.unwrap_or_default();
@@ -149,7 +133,6 @@ mod tests {
         let id: Oid = "0975d99730fc22ccb726da3cddc09abf450b7f30".parse().unwrap();
         let mut about = About {
             below: vec![id],
-            gitlinks: vec!["a b/\nc".into()],
             files: 7,
             bytes: 8_192,
             time: 1_700_000_000,
@@ -158,6 +141,9 @@ mod tests {
         assert_eq!(About::read(room.path()).unwrap(), None);
         about.write(room.path()).unwrap();
         assert_eq!(About::read(room.path()).unwrap(), Some(about.clone()));
+        about.boot = String::new();
+        about.write(room.path()).unwrap();
+        assert_eq!(About::read_in(room.path(), "").unwrap(), None);
         about.boot = "another".to_owned();
         about.write(room.path()).unwrap();
         assert_eq!(About::read(room.path()).unwrap(), None);

@@ -1,6 +1,6 @@
 //! A layer with all files of a tree.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
@@ -62,7 +62,6 @@ pub(super) async fn write(
     let index = write_index(to, &read.entries, read.trees, repo)?;
     Ok(About {
         below: Vec::new(),
-        gitlinks: gitlinks(&read.entries),
         files: read.entries.len() as u64,
         bytes: bytes + index,
         time,
@@ -114,14 +113,6 @@ pub(super) fn stat(mode: u32, time: u32, size: u64) -> Stat {
         size: u32::try_from(size & u64::from(u32::MAX)).unwrap_or_default(),
         ..Stat::default()
     }
-}
-
-pub(super) fn gitlinks(entries: &[Entry<'_>]) -> Vec<PathBuf> {
-    use std::os::unix::ffi::OsStrExt;
-    let links = entries.iter().filter(|entry| entry.mode == GITLINK);
-    links
-        .map(|entry| PathBuf::from(std::ffi::OsStr::from_bytes(&entry.path)))
-        .collect()
 }
 
 pub(super) fn time() -> u32 {

@@ -7,7 +7,7 @@ use rustix::fs::{FileType, Mode};
 use tokio_util::sync::CancellationToken;
 
 use super::about::{self, About};
-use super::base::{INDEX, gitlinks, is_ours, make_top, stat, time, write_index};
+use super::base::{INDEX, is_ours, make_top, stat, time, write_index};
 use super::error::TreeError;
 use super::takes::Takes;
 use super::write::{self, Places, Tell, Wanted, split};
@@ -187,7 +187,6 @@ async fn on(
     let below = std::iter::once(&candidate.tree).chain(&candidate.about.below);
     Ok(About {
         below: below.cloned().collect(),
-        gitlinks: gitlinks(&entries),
         files: entries.len() as u64,
         bytes: takes.bytes() + index,
         time,

@@ -49,8 +49,6 @@ pub struct Stack {
     pub layers: Vec<PathBuf>,
     /// An index that fits them: git's first look at the files reads none.
     pub index: PathBuf,
-    /// Submodules, relative to the top: empty directories.
-    pub gitlinks: Vec<PathBuf>,
     _lease: Held,
 }
 
@@ -133,7 +131,6 @@ impl Trees {
         Ok(Some(Stack {
             layers: layers.map(|one| self.place(one).join("files")).collect(),
             index: place.join("index"),
-            gitlinks: about.gitlinks,
             _lease: Held::new(lease),
         }))
     }
