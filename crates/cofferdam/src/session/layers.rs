@@ -1,5 +1,6 @@
 //! The layers of a sandbox (decision 0012): a tree of the store, and a directory of its own for what is changed.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -39,8 +40,9 @@ const BELOW: &str = "layers";
 /// There too: which directories those were when they were mounted last.
 const MOUNTED: &str = "mounted";
 const LIMIT: u64 = 1 << 20;
-/// Beside the layers, with the provider behind it: in which boot, by whom they were seen to be possible.
+/// Beside the layers, with the provider behind it: in which boot, by whom, and where they were seen to be possible.
 const TRIED: &str = "possible-";
+const NOTE_LIMIT: u64 = 400;
 /// Fewer are written before anybody can read how many.
 const MANY_FILES: u64 = 1000;
 
@@ -350,12 +352,13 @@ pub(super) async fn possible(
     let provider = sandbox.provider_name();
     let note = place.join(format!("{TRIED}{}", hex(provider.as_bytes())));
     let now = format!(
-        "{} {} {}\n",
+        "{} {} {} {}\n",
         trees::boot(),
         env!("CARGO_PKG_VERSION"),
-        rustix::process::geteuid().as_raw()
+        rustix::process::geteuid().as_raw(),
+        confines()
     );
-    let known = fsx::read_bounded(&note, 200);
+    let known = fsx::read_bounded(&note, NOTE_LIMIT);
     if known.is_ok_and(|known| known == now.as_bytes()) {
         return Ok(());
     }
@@ -365,6 +368,20 @@ pub(super) async fn possible(
     // Else it is tried again.
     let _ = fsx::write_private(&note, now.as_bytes());
     Ok(())
+}
+
+/// What is around this process: in a container, or under somebody's filter, a mount or a rename may be refused that is not
+/// elsewhere, and the home is the same.
+fn confines() -> String {
+    let namespaces = ["mnt", "user"]
+        .map(|name| std::fs::read_link(format!("/proc/self/ns/{name}")).unwrap_or_default());
+    let status = fsx::read_bounded(Path::new("/proc/self/status"), LIMIT).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let filters = status.lines().filter(|line| line.starts_with("Seccomp"));
+    let words = filters.flat_map(str::split_whitespace);
+    let namespaces = namespaces.iter().map(|one| one.to_string_lossy());
+    let all: Vec<_> = namespaces.chain(words.map(Cow::Borrowed)).collect();
+    all.join(" ")
 }
 
 /// What goes with the sandbox.
