@@ -3,6 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use cofferdam::fsx;
+use cofferdam::session::manage::GcOptions;
 
 use crate::lives::Lives;
 
@@ -17,12 +18,20 @@ pub(crate) fn block(heading: &str) -> Vec<String> {
     block.lines().map(|line| typed(line).unwrap()).collect()
 }
 
+fn read(name: &str) -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::fs::read_to_string(path.join(name)).unwrap()
+}
+
+#[test]
+fn what_gc_keeps_unless_told_is_what_is_said() {
+    assert_eq!(GcOptions::default().keep_trees, 10 << 30);
+    assert!(read("README.md").contains("`cofferdam gc` keeps all of it within 10 GiB\n"));
+    assert!(read("docs/cli.md").contains("10g unless given\n"));
+}
+
 #[test]
 fn its_numbers_are_those_of_the_benchmarks() {
-    let read = |name: &str| {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        std::fs::read_to_string(path.join(name)).unwrap()
-    };
     let (readme, table) = (read("README.md"), read("docs/benchmarks.md"));
     let row = |start: &str| {
         let row = table.lines().find(|line| line.starts_with(start));
