@@ -8,6 +8,7 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::environment::{Done, TestEnvironment, commit_script, finish};
+use crate::lives::Lives;
 
 /// Each way to have files of one's own.
 const WAYS: [&[&str]; 4] = [
@@ -272,9 +273,35 @@ fn what_stays_outside_is_told_once_with_its_number() {
     assert!(said.contains(line), "{said}");
 }
 
+/// The same of a sandbox that is kept, whose agent commits nothing, or is over at once.
+#[test]
+fn of_one_that_is_kept_it_is_told_too() {
+    let environment = Lives::new();
+    change(&environment);
+    let said = told_while_it_works(&environment, KEPT);
+    let line = format!("\nnote: 4 uncommitted changes of this checkout {OUTSIDE}\n");
+    assert_eq!(said.matches(&line).count(), 1, "{said}");
+    for script in ["true", "sleep 1"] {
+        let done = environment.run(KEPT, script).expect_code(0);
+        // On a busy machine that it is not known yet.
+        assert_eq!(done.stderr.matches(" outside").count(), 1, "{done}");
+    }
+}
+
 /// An agent that is quicker than the look at the checkout: once its commit is there, the look is waited for.
 #[test]
 fn a_quick_agents_user_is_told_too() {
+    quick_agent("echo a > a.txt; git add a.txt; git commit -qm a");
+}
+
+/// Where nothing came of it nobody waits, and that it is not known is told.
+#[test]
+fn the_user_of_a_quick_agent_that_commits_nothing_is_told_too() {
+    quick_agent("true");
+}
+
+#[track_caller]
+fn quick_agent(script: &str) {
     let environment = TestEnvironment::with_repository();
     change(&environment);
     // Whoever looks waits until the agent has ended. Where the start waits for the look, that never comes.
@@ -294,7 +321,7 @@ fn a_quick_agents_user_is_told_too() {
     std::fs::create_dir(&programs).unwrap();
     cofferdam::fsx::write_with_mode(&programs.join("git"), waits.as_bytes(), 0o755).unwrap();
     let line = format!(
-        "PATH='{}':\"$PATH\" '{}' run --json --log '{}' -- sh -c 'echo a > a.txt; git add a.txt; git commit -qm a'",
+        "PATH='{}':\"$PATH\" '{}' run --json --log '{}' -- sh -c '{script}'",
         programs.display(),
         env!("CARGO_BIN_EXE_cofferdam"),
         log.display()

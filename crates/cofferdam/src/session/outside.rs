@@ -1,62 +1,151 @@
-//! The user's uncommitted work, which a sandbox with files of its own does not have. It is looked for while the agent works:
+//! The user's uncommitted work, which a sandbox with files of its own does not have. It is looked for beside everything else:
 //! no start waits for it.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::emitter::Emitter;
 use super::event::Notice;
 use super::options::Caller;
 use super::plan::Plan;
-use crate::git::{UserRules, before};
+use crate::git::identity::UserConfig;
+use crate::git::{Repository, UserRules, before};
 use crate::registry::Strategy;
 
-/// So long a command that is about to end waits for it, where something came of it.
+/// So long a command that is about to end waits for it, where something came of it. Whoever waited for nothing does not wait
+/// longer because their checkout is large.
 const AT_THE_END: Duration = Duration::from_secs(2);
-/// Where nothing did, a quarter of the time that it took, and this at least: whoever waited for nothing waits no longer because
-/// their checkout is large.
-const AT_LEAST: Duration = Duration::from_millis(10);
-const SHARE: u32 = 4;
 
-/// How many paths of the checkout the sandbox does not have; `None` where it could not be found out. With `head` it has
-/// them all. `scratch`: a private directory that is made and removed. No landing may be under way: what landed is committed,
-/// and so is what the user committed since the start.
-pub(super) async fn look(caller: &Caller, plan: &Plan, scratch: PathBuf) -> Option<usize> {
-    if plan.record.strategy == Strategy::Head {
-        return Some(0);
+/// With a larger index, of some 10,000 files, a look takes as long as all else that a quick command does, and would hold
+/// that up: it begins with an agent that works.
+const SOON: u64 = 1 << 20;
+/// An agent that is gone sooner did not work.
+const AT_WORK: Duration = Duration::from_millis(250);
+
+/// A look beside a command. Dropped, it ends.
+#[derive(Debug)]
+pub(super) struct Outside {
+    look: Look,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// It has not begun.
+    Later,
+    Looking(JoinHandle<Option<usize>>),
+    Told,
+}
+
+impl Outside {
+    /// `scratch`: a private directory that is made and removed. No landing may be under way.
+    pub(super) fn begin(caller: &Caller, plan: &Plan, scratch: PathBuf) -> Self {
+        let look = Look {
+            repo: plan.repository.clone(),
+            config: plan.config.clone(),
+            caller_home: caller.user_home.clone(),
+            cancel: caller.abandon.clone(),
+            scratch,
+        };
+        let index = look.repo.git_dir.join("index").metadata();
+        let state = match index.map(|found| found.len()) {
+            // An agent in the checkout has all of it.
+            _ if plan.record.strategy == Strategy::Head => State::Told,
+            Ok(size) if size > SOON => State::Later,
+            _ => State::Looking(look.start()),
+        };
+        Self { look, state }
     }
-    let rules = UserRules {
-        config: Some(&plan.config),
-        caller_home: caller.user_home.as_deref(),
-    };
-    let (repo, cancel) = (&plan.repository, &caller.abandon);
-    let head = repo.resolve("HEAD", cancel).await.ok()??;
-    let count = before::count(repo, &head, rules, scratch, cancel);
-    count.await.ok()
-}
 
-/// Looks, where a command is about to end, and says what was found.
-pub(super) async fn tell_within(caller: &Caller, plan: &Plan, scratch: PathBuf, events: &Emitter) {
-    let found = tokio::time::timeout(AT_THE_END, look(caller, plan, scratch)).await;
-    tell(found.unwrap_or_default(), events);
-}
+    /// While the agent works: says what is found as soon as it is known.
+    pub(super) async fn tell(&mut self, events: &Emitter) -> Infallible {
+        if matches!(self.state, State::Later) {
+            tokio::time::sleep(AT_WORK).await;
+            self.state = State::Looking(self.look.start());
+        }
+        self.told(events).await;
+        std::future::pending().await
+    }
 
-/// The same where nothing came of the command, which took so long: what is not known then is not told.
-pub(super) async fn tell_if_soon(
-    caller: &Caller,
-    plan: &Plan,
-    scratch: PathBuf,
-    events: &Emitter,
-    took: Duration,
-) {
-    let limit = AT_LEAST.max(took / SHARE);
-    if let Ok(found) = tokio::time::timeout(limit, look(caller, plan, scratch)).await {
+    /// Says it if it is known, before anything lands: what lands meanwhile would be counted as well.
+    pub(super) async fn tell_known(&mut self, events: &Emitter) {
+        let _ = tokio::time::timeout(Duration::ZERO, self.told(events)).await;
+    }
+
+    /// The last chance, at the end of a command that brought something home or did not: what is not known is told as that.
+    pub(super) async fn end(mut self, something: bool, events: &Emitter) {
+        if !something {
+            self.tell_known(events).await;
+        }
+        match std::mem::replace(&mut self.state, State::Told) {
+            State::Told => return,
+            State::Later => {}
+            State::Looking(task) => {
+                task.abort();
+                // Its directory goes with it.
+                let _ = task.await;
+            }
+        }
+        let found = if something {
+            let look = self.look.clone().count();
+            tokio::time::timeout(AT_THE_END, look).await.ok().flatten()
+        } else {
+            None
+        };
         tell(found, events);
+    }
+
+    async fn told(&mut self, events: &Emitter) {
+        if let State::Looking(task) = &mut self.state {
+            let found = task.await.ok().flatten();
+            self.state = State::Told;
+            tell(found, events);
+        }
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        if let State::Looking(task) = &self.state {
+            task.abort();
+        }
+    }
+}
+
+/// What a look needs.
+#[derive(Debug, Clone)]
+struct Look {
+    repo: Repository,
+    config: UserConfig,
+    caller_home: Option<PathBuf>,
+    cancel: CancellationToken,
+    scratch: PathBuf,
+}
+
+impl Look {
+    fn start(&self) -> JoinHandle<Option<usize>> {
+        tokio::spawn(self.clone().count())
+    }
+
+    /// How many paths of the checkout the sandbox does not have; `None` where it could not be found out. What landed is
+    /// committed, and so is what the user committed since the start.
+    async fn count(self) -> Option<usize> {
+        let rules = UserRules {
+            config: Some(&self.config),
+            caller_home: self.caller_home.as_deref(),
+        };
+        let head = self.repo.resolve("HEAD", &self.cancel).await.ok()??;
+        let count = before::count(&self.repo, &head, rules, self.scratch, &self.cancel);
+        count.await.ok()
     }
 }
 
 /// Says what was found.
-pub(super) fn tell(paths: Option<usize>, events: &Emitter) {
+fn tell(paths: Option<usize>, events: &Emitter) {
     match paths {
         Some(0) => {}
         Some(paths) => events.notice(Notice::UncommittedOutside { paths }),

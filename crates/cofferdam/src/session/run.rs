@@ -1,8 +1,7 @@
 //! The run itself: each step once, in order, and whatever happened the later ones still follow.
 
-use std::convert::Infallible;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::announce;
 use super::appearing;
@@ -18,7 +17,7 @@ use super::judge::Judging;
 use super::manage::made_branch;
 use super::network;
 use super::options::RunOptions;
-use super::outside;
+use super::outside::Outside;
 use super::plan::{self, Plan, PlanError, TaskPlan};
 use super::prepare::{self, Making, Ready};
 use super::program;
@@ -31,9 +30,6 @@ use crate::git::{DiffStyle, Oid, UserRules, before, own_files};
 use crate::registry::{Outcome, Owned, RegistryError};
 use crate::sandbox::{Ability, Sandbox};
 use crate::wall;
-
-/// An agent that is gone sooner did not work.
-const AT_WORK: Duration = Duration::from_millis(250);
 
 /// Runs an agent in a sandbox until it signals completion or the iterations are used up, and brings
 /// verified commits home.
@@ -197,10 +193,8 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
         lives_on: false,
         bare: None,
     };
-    // It takes as long as the checkout is large, so it begins with an agent that works. Else it is for the end.
     let scratch = owned.directory().join("scratch-outside");
-    let outside = || outside::look(&options.caller, plan, scratch.clone());
-    let mut looked = false;
+    let mut outside = Outside::begin(&options.caller, plan, scratch);
     let worked = async {
         let prepared = prepare::or_cancel(&making, &mut owned, &mut ready).await;
         // Where nobody came to look at the user's work.
@@ -213,12 +207,7 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
             done = iterate::iterate(options, task, sandbox, events, &mut work) => done,
             never = network::watch(sandbox, &mut refusals, events) => match never {},
             never = appearing::watch(watch, events) => match never {},
-            never = async {
-                tokio::time::sleep(AT_WORK).await;
-                outside::tell(outside().await, events);
-                looked = true;
-                std::future::pending::<Infallible>().await
-            } => match never {},
+            never = outside.tell(events) => match never {},
         }
     }
     .await
@@ -240,6 +229,9 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
         Some(_) => network::refused(&options.caller.home, &plan.record).await,
         None => Vec::new(),
     };
+    if work.prepared {
+        outside.tell_known(events).await;
+    }
     events.emit(&Event::Step { step: "collect" });
     let isolated = match &ready {
         Some(Ready::Isolated(sandbox)) => Some(sandbox.clone()),
@@ -293,15 +285,9 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
         }
     }
     // Who committed nothing may have missed just that.
-    if !looked && work.prepared {
-        let (caller, scratch) = (&options.caller, scratch.clone());
+    if work.prepared {
         let committed = (collected.as_ref()).is_ok_and(|done| !done.commits.is_empty());
-        if committed {
-            outside::tell_within(caller, plan, scratch, events).await;
-        } else {
-            let took = run.began.elapsed();
-            outside::tell_if_soon(caller, plan, scratch, events, took).await;
-        }
+        outside.end(committed, events).await;
     }
     let kept = Kept {
         id: Some(plan.record.id),

@@ -20,7 +20,7 @@ use crate::session::mode_reason::ModeReason;
 use crate::session::network;
 use crate::session::network_options::NetworkOptions;
 use crate::session::options::{RunOptions, SessionOptions, Task};
-use crate::session::outside;
+use crate::session::outside::Outside;
 use crate::session::plan::{self, Plan, TaskPlan};
 use crate::session::refusals::Refusals;
 use crate::session::report::{Kept, RunReport, usage};
@@ -75,10 +75,15 @@ impl Session {
             let text = error.to_string();
             events.notice(Notice::Other { text });
         }
+        // The files of one that was there before are as old as it is.
+        let mut outside = (self.why_mode != ModeReason::Made).then(|| {
+            let scratch = self.directory().join("scratch-outside");
+            Outside::begin(&self.caller, &plan, scratch)
+        });
         let mut work = Work::default();
         let mut refusals = Refusals::since_now(&self.caller.home, self.record().id);
         let worked = self
-            .work(&options, &planned, &events, &mut work, &mut refusals)
+            .work(&options, &planned, &events, &mut work, &mut refusals, outside.as_mut())
             .await;
         refusals.tell(&events);
         let refused = network::refused(&self.caller.home, self.record()).await;
@@ -95,16 +100,14 @@ impl Session {
             log: events.path().map(std::path::Path::to_owned),
             ..Kept::default()
         };
+        if let Some(outside) = &mut outside {
+            outside.tell_known(&events).await;
+        }
         // Cancelling ends the work; what is committed comes home all the same.
         let collected = self.whatever_was_cancelled().collect().await;
-        // The files of one that was there before are as old as it is.
-        if self.why_mode != ModeReason::Made
-            && collected
-                .as_ref()
-                .is_ok_and(|done| !done.commits.is_empty())
-        {
-            let scratch = self.directory().join("scratch-outside");
-            outside::tell_within(&self.caller, &plan, scratch, &events).await;
+        if let Some(outside) = outside {
+            let committed = (collected.as_ref()).is_ok_and(|done| !done.commits.is_empty());
+            outside.end(committed, &events).await;
         }
         if let Ok(Collection {
             landing,
@@ -197,9 +200,16 @@ impl Session {
         events: &Emitter,
         work: &mut Work,
         refusals: &mut Refusals,
+        outside: Option<&mut Outside>,
     ) -> Result<(), RunErrorKind> {
         let sandbox = self.sandbox();
         let (environment, cancel) = (&planned.environment, &options.caller.cancel);
+        let told = async {
+            match outside {
+                Some(outside) => outside.tell(events).await,
+                None => std::future::pending().await,
+            }
+        };
         let worked = async {
             if let Some(login) = &planned.login {
                 login.give(sandbox, environment, cancel).await?;
@@ -207,6 +217,7 @@ impl Session {
             tokio::select! {
                 done = iterate::iterate(options, planned, sandbox, events, work) => done,
                 never = network::watch(sandbox, refusals, events) => match never {},
+                never = told => match never {},
             }
         };
         let worked = worked.await.map_err(|error| match error {
