@@ -530,6 +530,22 @@ fn what_an_agent_leaves_in_an_image_without_git_is_applied() {
         world
             .cofferdam(&["delete", "--force", "plain"])
             .expect_code(0);
+        // The same while one runs that lives on, and it goes on.
+        world
+            .cofferdam(&[&["create", "one"], &sandbox[..]].concat())
+            .expect_code(0);
+        world.exec(script);
+        world.cofferdam(&["apply", "one"]).expect_code(0);
+        assert_eq!(
+            environment.git(&["status", "--porcelain"]),
+            "D  README.md\nA  made"
+        );
+        assert_eq!(world.status("one", "state"), "active");
+        assert_eq!(world.exec("cat made").stdout, "made\n");
+        environment.git(&["reset", "-q", "--hard"]);
+        world
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
         world.expect_clean();
     }
 }

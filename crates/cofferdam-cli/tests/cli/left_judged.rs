@@ -10,11 +10,17 @@ fn unseen(work: &str, hide: &str) -> String {
     )
 }
 
-/// The paths of the commit of uncommitted work, of a sandbox that then goes.
+/// The paths of the commit of uncommitted work.
+#[track_caller]
+fn diff(environment: &TestEnvironment) -> String {
+    let show = ["diff", "--uncommitted", "left", "--name-status"];
+    environment.cofferdam(&show).expect_code(0).stdout
+}
+
+/// The same, of a sandbox that then goes.
 #[track_caller]
 fn shown(environment: &TestEnvironment) -> String {
-    let show = ["diff", "--uncommitted", "left", "--name-status"];
-    let shown = environment.cofferdam(&show).expect_code(0).stdout;
+    let shown = diff(environment);
     environment
         .cofferdam(&["delete", "--force", "left"])
         .expect_code(0);
@@ -82,13 +88,14 @@ fn nothing_that_the_agents_git_is_told_hides_its_work() {
         assert!(list.contains("\"changes\":true"), "{hide}: {list}");
         environment.cofferdam(&["delete", "left"]).expect_code(1);
         assert_eq!(shown(&environment), paths, "{hide}");
-        // Of one that lives on, `delete` is the first who looks.
+        // One that lives on is looked at while it runs too.
         environment
             .cofferdam(&["create", "left", "--network", "none", "--mode", mode])
             .expect_code(0);
         let script = unseen(work, hide);
         let inside = ["exec", "left", "--", "sh", "-c", &script];
         environment.cofferdam(&inside).expect_code(0);
+        assert_eq!(diff(&environment), paths, "{hide}");
         environment.cofferdam(&["stop", "left"]).expect_code(0);
         environment.cofferdam(&["delete", "left"]).expect_code(1);
         assert_eq!(shown(&environment), paths, "{hide}");

@@ -224,7 +224,7 @@ fn which(layers: &[PathBuf]) -> Result<Vec<u8>, FileError> {
     Ok(lines.into_bytes())
 }
 
-/// The same to be looked at, once nothing runs in the sandbox any more.
+/// The same to be looked at while nothing runs in the sandbox, though it may still be mounted there: nobody writes to it.
 pub(super) fn look(state: &Path) -> Result<MountSource, FileError> {
     check_family(state)?;
     let mut lower = vec![state.join(CHANGES).join(UPPER)];

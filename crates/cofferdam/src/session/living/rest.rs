@@ -8,9 +8,9 @@ use super::collect::collector;
 use super::life::{condition, halt, turn};
 use super::{Condition, Named, Session, SessionError};
 use crate::git::{Identity, copied};
-use crate::registry::Mode;
+use crate::registry::{Mode, Owned};
 use crate::sandbox::{BindMountProvider, SandboxError};
-use crate::session::collect::{ANSWER, COMMIT_THE_REST, Rest};
+use crate::session::collect::{ANSWER, COMMIT_THE_REST, CollectError, Rest};
 use crate::session::emitter::Emitter;
 use crate::session::inside::{Inside, InsideError, Output};
 use crate::session::layers;
@@ -19,8 +19,9 @@ use crate::session::options::Caller;
 const LIMIT: Duration = Duration::from_mins(2);
 
 /// Makes a commit of what lies in its files and is in none, and lets it in through the gate. No branch moves, and what is
-/// staged inside stays so. In one that is paused it is refused, as programs there are. Bounded: 2 minutes, and those of
-/// the gate.
+/// staged inside stays so. Files of its own are looked at while its programs stand still, as those of one that is stopped; in a
+/// directory of the host's its own git is asked. In one that is paused it is refused, as programs there are. Bounded: 2
+/// minutes, and those of the gate.
 pub async fn rest(
     caller: &Caller,
     named: &Named,
@@ -40,30 +41,59 @@ pub async fn rest(
                 let name = named.name().to_string();
                 return Err(SessionError::Undermined { name });
             }
+            if named.record.mode.owns_files() {
+                return session.rest_of_its_files().await;
+            }
             let files = named.record.workspace(&caller.home);
             let which = copied::but_untouched(&state, &files);
             Some(session.commit_the_rest(which).await?)
         }
     };
     let turn = turn(caller, named).await?;
+    if let Some(answer) = answer {
+        let author = Identity::fallback();
+        let events = Emitter::silent();
+        let collector = collector(caller, named, &author, &events);
+        let done = Box::pin(collector.let_in(&turn, &answer)).await;
+        return done.map_err(|source| failed(named, source));
+    }
+    // Nothing starts it now; what a killed one left does not write either.
+    halt(caller, named, provider).await?;
+    gather_rest(caller, named, &turn).await
+}
+
+/// Nothing of the sandbox runs meanwhile.
+async fn gather_rest(caller: &Caller, named: &Named, turn: &Owned) -> Result<Rest, SessionError> {
     let author = Identity::fallback();
     let events = Emitter::silent();
     let collector = collector(caller, named, &author, &events);
-    let done = if let Some(answer) = answer {
-        Box::pin(collector.let_in(&turn, &answer)).await
-    } else {
-        // Nothing starts it now; what a killed one left does not write either.
-        halt(caller, named, provider).await?;
-        Box::pin(collector.rest(&turn)).await
-    };
-    done.map_err(|source| SessionError::Collect {
+    let done = Box::pin(collector.rest(turn)).await;
+    done.map_err(|source| failed(named, source))
+}
+
+fn failed(named: &Named, source: CollectError) -> SessionError {
+    SessionError::Collect {
         name: named.name().to_string(),
         ended: false,
         source,
-    })
+    }
 }
 
 impl Session {
+    /// Its own git would leave out what it was told to, and an image may have none.
+    async fn rest_of_its_files(&self) -> Result<Rest, SessionError> {
+        let turn = turn(&self.caller, &self.named).await?;
+        let frozen = self.sandbox.freeze().await;
+        frozen.map_err(|source| self.failed(source))?;
+        let rest = gather_rest(&self.caller, &self.named, &turn).await;
+        // Where that fails they go on when this process is gone.
+        let thawed = self.sandbox.thaw().await;
+        if rest.is_ok() {
+            thawed.map_err(|source| self.failed(source))?;
+        }
+        rest
+    }
+
     /// What the sandbox's own git answers: hostile.
     async fn commit_the_rest(&self, which: Vec<OsString>) -> Result<Vec<u8>, SessionError> {
         let environment = BTreeMap::new();
