@@ -44,7 +44,9 @@ impl About {
             read => read?,
         };
         let about = std::str::from_utf8(&bytes).ok().and_then(Self::parse);
-        Ok(about.filter(|about| (!boot.is_empty() && about.boot == boot) || layer.join(SYNCED).exists()))
+        Ok(about.filter(|about| {
+            (!boot.is_empty() && about.boot == boot) || layer.join(SYNCED).exists()
+        }))
     }
 
     fn parse(text: &str) -> Option<Self> {

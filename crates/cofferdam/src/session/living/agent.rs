@@ -83,7 +83,14 @@ impl Session {
         let mut work = Work::default();
         let mut refusals = Refusals::since_now(&self.caller.home, self.record().id);
         let worked = self
-            .work(&options, &planned, &events, &mut work, &mut refusals, outside.as_mut())
+            .work(
+                &options,
+                &planned,
+                &events,
+                &mut work,
+                &mut refusals,
+                outside.as_mut(),
+            )
             .await;
         refusals.tell(&events);
         let refused = network::refused(&self.caller.home, self.record()).await;

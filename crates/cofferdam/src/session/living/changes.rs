@@ -17,8 +17,8 @@ use crate::session::options::Caller;
 const LOOKED: Duration = Duration::from_secs(5);
 /// Prints something where there is any. The sandbox's own git answers, as it was told to: who acts on it looks by
 /// [`super::rest`], for which its programs stand still.
-const LOOK: &str =
-    "command -v git >/dev/null && git status --porcelain --untracked-files=normal --ignore-submodules=all -- \"$@\" | head -c 1";
+const LOOK: &str = "command -v git >/dev/null &&
+    git status --porcelain --untracked-files=normal --ignore-submodules=all -- \"$@\" | head -c 1";
 
 /// `None`: nobody can tell now, as of one that is paused. Its programs go on. Bounded: 5 s.
 pub async fn changes(
