@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use cofferdam::session::SessionError;
+use cofferdam::session::{Caller, SessionError};
 use cofferdam::session::living as lives;
 use cofferdam::session::manage::{self, DeleteOptions, SandboxRef};
 use cofferdam::text::printable_line;
@@ -150,7 +150,8 @@ async fn end(
         lives::end(&caller, &named, &provider).await?;
         return Ok(true);
     }
-    match lives::end_if_safe(&caller, &named, &provider).await {
+    let end = async |caller: &Caller| lives::end_if_safe(caller, &named, &provider).await;
+    match living::shown(&caller, environment, end).await? {
         // Nothing is to be kept of what cannot be read.
         Err(SessionError::Collect { .. }) if options.purge => {
             lives::end(&caller, &named, &provider).await?;

@@ -607,6 +607,23 @@ fn what_the_gate_noticed_is_told() {
     assert!(told(&done.stderr, "looked"), "{done}");
     let done = lives.run(&["--branch", "b"], &two("worked")).expect_code(0);
     assert!(told(&done.stderr, "worked"), "{done}");
+    // What runs on this machine by itself.
+    let said = "note: these changed files run on your machine: .envrc";
+    let runs = "echo : >> .envrc; git add -A; git commit -qm runs";
+    for command in ["collect", "merge", "log", "delete"] {
+        lives.exec("box", runs).expect_code(0);
+        let done = lives.cofferdam(&[command, "box"]).expect_code(0);
+        let told = done.stderr.lines().filter(|line| *line == said).count();
+        assert_eq!(told, 1, "{done}");
+        if command != "delete" {
+            let done = lives.cofferdam(&[command, "box"]).expect_code(0);
+            assert!(!done.stderr.contains(".envrc"), "{done}");
+        }
+    }
+    lives.create("box", &["--network", "none"]);
+    let done = lives.run(&["--in", "box"], runs).expect_code(0);
+    let told = done.stderr.lines().filter(|line| *line == said).count();
+    assert_eq!(told, 1, "{done}");
 }
 
 #[test]

@@ -23,8 +23,6 @@ use crate::session::transfer::UNCOMMITTED;
 
 /// So many tips pass the gate one by one; what is named beyond them is kept in one pack.
 const MAX_TIPS: usize = 64;
-/// So many notices tell enough; the report has them all.
-const TOLD: usize = 20;
 
 /// The journey of one sandbox's tips.
 struct Journey<'a> {
@@ -128,17 +126,7 @@ impl Collector<'_> {
         }
         self.leave_the_rest(&mut journey, collected).await?;
         tell_refusals(&journey, collected);
-        for (number, one) in collected.beside.iter().enumerate() {
-            if number == TOLD {
-                let text = format!(
-                    "{} more are kept: `git for-each-ref refs/cofferdam/{}/`",
-                    collected.beside.len() - TOLD,
-                    owned.record.id
-                );
-                self.events.notice(Notice::Other { text });
-                break;
-            }
-            let text = one.to_string();
+        for text in collected.beside_in_words(owned.record.id) {
             self.events.notice(Notice::Other { text });
         }
         Ok(())

@@ -23,7 +23,7 @@ use crate::git::land;
 use crate::git::land::Landing;
 use crate::git::{Identity, Oid, Repository, nested};
 use crate::home::Home;
-use crate::names::BranchName;
+use crate::names::{BranchName, SandboxId};
 use crate::registry::{self, Mode, Outcome, Owned, Phase, Strategy};
 use crate::sandbox::IsolatedSandbox;
 use changed::Taken;
@@ -62,6 +62,8 @@ pub(super) enum Source<'a> {
     Made { tip: Oid, workshop: Workshop<'a> },
 }
 
+/// So many notes tell enough; the report has them all.
+const TOLD: usize = 20;
 /// Between two looks at the clock, at least.
 const AGAIN: Duration = Duration::from_millis(10);
 
@@ -132,6 +134,20 @@ pub(super) struct Collected {
 }
 
 impl Collected {
+    /// What is kept beside the landing, a line each; the last one says how many more there are.
+    pub(super) fn beside_in_words(&self, id: SandboxId) -> Vec<String> {
+        let mut lines: Vec<_> = (self.beside.iter().take(TOLD))
+            .map(ToString::to_string)
+            .collect();
+        let more = self.beside.len() - lines.len();
+        if more > 0 {
+            lines.push(format!(
+                "{more} more are kept: `git for-each-ref refs/cofferdam/{id}/`"
+            ));
+        }
+        lines
+    }
+
     pub(super) fn into_outcome(self) -> Outcome {
         let beside = match &self.beside[..] {
             [] => None,

@@ -1,5 +1,6 @@
 //! Bringing home the commits of a sandbox that goes on living.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -8,10 +9,12 @@ use super::life::{halt, turn};
 use super::{Named, Session, SessionError};
 use crate::git::land::Landing;
 use crate::git::{CommitLine, Identity, Oid, identity};
+use crate::names::SandboxId;
 use crate::registry::{Owned, Record};
 use crate::sandbox::{BindMountProvider, SandboxError};
-use crate::session::collect::{Collector, Reaches, Source};
+use crate::session::collect::{Collected, Collector, Reaches, Source};
 use crate::session::emitter::Emitter;
+use crate::session::event::{Event, EventSink, Notice};
 use crate::session::options::Caller;
 use crate::session::report::Beside;
 use crate::session::{guard, watched};
@@ -24,7 +27,7 @@ pub struct Collection {
     /// Those that are new, newest last.
     pub commits: Vec<CommitLine>,
     pub beside: Vec<Beside>,
-    /// What the gate noticed and let pass, in words.
+    /// What the gate noticed and let pass, and whatever else was to be said, in words.
     pub notes: Vec<String>,
     /// The sandbox could not be stopped for the moment it takes, and was ended.
     pub ended: bool,
@@ -156,7 +159,8 @@ pub(super) async fn gather(
     let user = caller.user_home.as_deref();
     let config = identity::user_config(&named.repository, user, &caller.cancel).await?;
     let fallback = Identity::fallback();
-    let events = Emitter::sink(caller.events.clone());
+    let told = Told::default();
+    let events = Emitter::sink(told.beside(&caller.events));
     let author = config.identity.as_ref().unwrap_or(&fallback);
     let collector = Collector {
         reaches,
@@ -183,7 +187,7 @@ pub(super) async fn gather(
         }
     }
     turn.save()?;
-    let mut notes = collected.notes;
+    let mut notes = told.lines(&collected, named.record.id);
     if let Some(from) = &collected.switched {
         let own = turn.record.branch_text();
         notes.push(format!(
@@ -208,6 +212,36 @@ pub(super) async fn gather(
         still: Duration::ZERO,
         checkout: collected.checkout,
     })
+}
+
+/// What collecting says on its way, for whoever does not listen meanwhile.
+#[derive(Debug, Default)]
+struct Told(Arc<Mutex<Vec<Notice>>>);
+
+impl Told {
+    /// A sink that hears it too.
+    fn beside(&self, sink: &EventSink) -> EventSink {
+        let (told, sink) = (Arc::clone(&self.0), sink.clone());
+        EventSink::new(move |event| {
+            if let Event::Notice(notice) = event {
+                let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+                told.push(notice.clone());
+            }
+            sink.emit(event);
+        })
+    }
+
+    /// What of it is in no other field of a [`Collection`].
+    fn lines(&self, collected: &Collected, id: SandboxId) -> Vec<String> {
+        let elsewhere = collected.beside_in_words(id);
+        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = told.iter().filter_map(|notice| match notice {
+            // In other words.
+            Notice::BranchSwitched { .. } => None,
+            notice => Some(notice.to_string()),
+        });
+        lines.filter(|line| !elsewhere.contains(line)).collect()
+    }
 }
 
 /// Whether its own branch moved. Where that was not possible it is tried again the next time.
