@@ -290,13 +290,21 @@ pub(super) fn beside(name: &str, collection: &Collection) {
     for one in &collection.beside {
         output::note(&format!("note: {one}\n"));
     }
-    if collection.still >= NOTICED {
+    if let Some(line) = summary::taken(&collection.taken) {
+        output::note(&format!("note: {line}\n"));
+    }
+    stood_still(name, collection.still, collection.ended);
+}
+
+/// What became of a sandbox's programs while its commits came home.
+pub(super) fn stood_still(name: &str, still: Duration, ended: bool) {
+    if still >= NOTICED {
         output::note(&format!(
             "note: the programs in {name} stood still for {:.1} s meanwhile\n",
-            collection.still.as_secs_f32()
+            still.as_secs_f32()
         ));
     }
-    if collection.ended {
+    if ended {
         output::note(&format!(
             "note: programs in {name} could not be stopped for a while, so the sandbox was stopped: start it with \
              `cofferdam start {name}`\n"

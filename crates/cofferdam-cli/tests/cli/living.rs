@@ -616,6 +616,7 @@ fn what_the_gate_noticed_is_told() {
         let told = done.stderr.lines().filter(|line| *line == said).count();
         assert_eq!(told, 1, "{done}");
         if command != "delete" {
+            lives.exec("box", &commit_script(&[command])).expect_code(0);
             let done = lives.cofferdam(&[command, "box"]).expect_code(0);
             assert!(!done.stderr.contains(".envrc"), "{done}");
         }

@@ -304,14 +304,21 @@ fn a_long_standstill_is_told() {
     std::fs::create_dir(&slow).unwrap();
     let script = "#!/bin/sh\nPATH=${PATH#*:}\ncase \"$*\" in *index-pack*) sleep 1.1;; esac\nexec git \"$@\"\n";
     cofferdam::fsx::write_with_mode(&slow.join("git"), script.as_bytes(), 0o755).unwrap();
-    let line = format!(
-        "PATH='{}':$PATH; exec '{}' collect box",
-        slow.display(),
-        env!("CARGO_BIN_EXE_cofferdam")
-    );
-    let done = lives.shell(&line).expect_code(0);
+    let slowly = |what: &str| {
+        let line = format!(
+            "PATH='{}':$PATH; exec '{}' {what}",
+            slow.display(),
+            env!("CARGO_BIN_EXE_cofferdam")
+        );
+        lives.shell(&line).expect_code(0)
+    };
+    let done = slowly("collect box");
     let said = "note: the programs in box stood still for ";
     assert!(done.stderr.starts_with(said), "{done}");
+    // Others wait for an agent's commits, too.
+    let done = slowly("run --in box -- git commit -q --allow-empty -m agents");
+    let told = done.stderr.lines().any(|line| line.starts_with(said));
+    assert!(told, "{done}");
     lives.exec("box", &commit_script(&["b"])).expect_code(0);
     let done = lives.cofferdam(&["collect", "box"]).expect_code(0);
     assert_eq!(done.stderr, "");

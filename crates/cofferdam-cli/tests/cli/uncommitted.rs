@@ -2,6 +2,7 @@
 //! run as they are printed.
 
 use crate::environment::{Done, TestEnvironment, commit_script};
+use crate::lives::Lives;
 
 /// Runs what a summary printed after `next: `.
 #[track_caller]
@@ -15,54 +16,122 @@ fn follow(environment: &TestEnvironment, done: &Done) -> Done {
     environment.shell(&format!("cofferdam() {{ '{program}' \"$@\"; }}; {next}"))
 }
 
+/// The sandbox ends with its run, or goes on and is deleted.
+const LIVES: [&[&str]; 2] = [&["--head"], &["--head", "--keep", "--name", "k"]];
+const MAY_TAKE: &str = "2 uncommitted changes of yours may go into them";
+
 #[test]
 fn the_first_line_and_the_summary_name_the_users_own_work() {
-    let environment = TestEnvironment::with_repository();
-    environment.write("src/lib.txt", "mine\n");
-    environment.write("it's new", "n\n");
-    let done = environment
-        .run(&["--head"], "git add -A; git commit -qm all")
-        .expect_code(0);
-    assert_eq!(
-        done.stderr.lines().next().unwrap(),
-        "head: the agent works in this checkout, its commits land on main; \
-         2 uncommitted changes of yours may go into them"
-    );
-    let line = "yours: the agent committed uncommitted work of yours: 'it'\\''s new' src/lib.txt";
-    assert!(done.stdout.lines().any(|one| one == line), "{done}");
+    for options in LIVES {
+        let lives = Lives::new();
+        lives.write("src/lib.txt", "mine\n");
+        lives.write("it's new", "n\n");
+        let done = lives
+            .run(options, "git add -A; git commit -qm all")
+            .expect_code(0);
+        let first = format!(
+            "head: the agent works in this checkout, its commits land on main; {MAY_TAKE}"
+        );
+        assert!(done.stderr.lines().any(|line| line == first), "{done}");
+        assert_eq!(done.stderr.starts_with(&first), options.len() == 1, "{done}");
+        let line =
+            "yours: the agent committed uncommitted work of yours: 'it'\\''s new' src/lib.txt";
+        assert!(done.stdout.lines().any(|one| one == line), "{done}");
+    }
+}
+
+/// The command that a note names for what was taken, with these paths.
+#[track_caller]
+fn way_back(done: &Done, paths: &str) -> String {
+    let mut notes = done.stderr.lines();
+    let way = notes.find_map(|line| line.split_once("before, for 30 days: "));
+    let way = way.unwrap_or_else(|| panic!("{done}")).1;
+    way.replace("PATH", paths)
+}
+
+/// What was staged, by the record that a way back names.
+fn staged(way: &str, path: &str) -> String {
+    let reference = way.split_once("--source=").unwrap().1;
+    let reference = reference.split(' ').next().unwrap();
+    format!("{reference}^2:{path}")
 }
 
 /// The agent's commit is not the user's: what they had, and what of it was staged, can be had again.
 #[test]
 fn what_the_agent_committed_of_the_users_has_a_way_back() {
-    let environment = TestEnvironment::with_repository();
-    environment.write("src/lib.txt", "half\n");
-    environment.git(&["add", "src/lib.txt"]);
-    environment.write("src/lib.txt", "half done\n");
-    environment.write("note", "n\n");
-    let done = environment
-        .run(&["--head"], "git add -A; git commit -qm all")
-        .expect_code(0);
-    let mut notes = done.stderr.lines();
-    let way = notes.find_map(|line| line.split_once("before, for 30 days: "));
-    let way = way.unwrap_or_else(|| panic!("{done}")).1;
-    environment.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
-    let way = way.replace("PATH", "src/lib.txt note");
-    environment.shell(&way).expect_code(0);
-    assert_eq!(environment.read("src/lib.txt"), "half done\n");
-    assert_eq!(environment.read("note"), "n\n");
-    let reference = way.split_once("--source=").unwrap().1;
-    let reference = reference.split(' ').next().unwrap();
-    let staged = format!("{reference}^2:src/lib.txt");
-    assert_eq!(environment.git(&["show", &staged]), "half");
-    // Where the agent left it alone, nothing is kept and nothing said.
-    let environment = TestEnvironment::with_repository();
-    environment.write("note", "n\n");
-    let done = environment
-        .run(&["--head"], &commit_script(&["a"]))
-        .expect_code(0);
-    assert!(!done.stderr.contains("for 30 days"), "{done}");
-    assert!(!environment.references().contains("/before"), "{done}");
+    for options in LIVES {
+        let lives = Lives::new();
+        let environment = &lives;
+        environment.write("src/lib.txt", "half\n");
+        environment.git(&["add", "src/lib.txt"]);
+        environment.write("src/lib.txt", "half done\n");
+        environment.write("note", "n\n");
+        let done = environment
+            .run(options, "git add -A; git commit -qm all")
+            .expect_code(0);
+        let way = way_back(&done, "src/lib.txt note");
+        if options.len() > 1 {
+            environment.cofferdam(&["delete", "k"]).expect_code(0);
+        }
+        environment.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
+        environment.shell(&way).expect_code(0);
+        assert_eq!(environment.read("src/lib.txt"), "half done\n");
+        assert_eq!(environment.read("note"), "n\n");
+        let staged = staged(&way, "src/lib.txt");
+        assert_eq!(environment.git(&["show", &staged]), "half");
+        // Where the agent left it alone, nothing is kept and nothing said.
+        let lives = Lives::new();
+        let environment = &lives;
+        environment.write("note", "n\n");
+        let mut done = environment
+            .run(options, &commit_script(&["a"]))
+            .expect_code(0);
+        if options.len() > 1 {
+            assert!(environment.references().contains("/before"), "{done}");
+            done = environment.cofferdam(&["delete", "k"]).expect_code(0);
+        }
+        assert!(!done.stderr.contains("for 30 days"), "{done}");
+        assert!(!environment.references().contains("/before"), "{done}");
+    }
+}
+
+/// Each agent in a sandbox that goes on may take what the user has at that moment.
+#[test]
+fn every_agent_in_one_that_goes_on_leaves_a_way_back() {
+    let lives = Lives::with("box", &["--head", "--network", "none"]);
+    let takes = "git add -A; git commit -qm taken";
+    for (first, second) in [("a.txt", "b.txt"), ("c.txt", "a.txt")] {
+        let (one, two) = (format!("{first}\n"), format!("{second} after {first}\n"));
+        lives.write(first, &one);
+        lives.git(&["add", first]);
+        lives.write(second, &two);
+        let done = lives.run(&["--in", "box"], takes).expect_code(0);
+        assert!(done.stderr.contains(MAY_TAKE), "{done}");
+        let mut names = [first, second];
+        names.sort_unstable();
+        let line = format!("yours: the agent committed uncommitted work of yours: {}", names.join(" "));
+        assert!(done.stdout.lines().any(|one| one == line), "{done}");
+        let way = way_back(&done, second);
+        // What is committed is nobody's uncommitted work any more.
+        let more = format!("echo more >> {second}; git commit -qam more");
+        let done = lives.run(&["--in", "box"], &more).expect_code(0);
+        assert!(!done.stdout.contains("yours:"), "{done}");
+        lives.shell(&way).expect_code(0);
+        assert_eq!(lives.read(second), two);
+        assert_eq!(lives.git(&["show", &staged(&way, first)]) + "\n", one);
+        lives.git(&["checkout", "--quiet", "--", second]);
+    }
+    // Whoever brings it home says it.
+    lives.write("by hand", "mine\n");
+    lives.run(&["--in", "box"], "true").expect_code(0);
+    lives.exec("box", takes).expect_code(0);
+    let done = lives.cofferdam(&["collect", "box"]).expect_code(0);
+    assert!(done.stderr.contains("work of yours: 'by hand'\n"), "{done}");
+    let way = way_back(&done, "'by hand'");
+    lives.cofferdam(&["delete", "box"]).expect_code(0);
+    lives.write("by hand", "");
+    lives.shell(&way).expect_code(0);
+    assert_eq!(lives.read("by hand"), "mine\n");
 }
 
 /// Later nothing tells it from work of the user's own.

@@ -15,6 +15,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::command::{GitCommand, GitError};
+use super::refs::{self, Listed, Own};
+use super::refs_at::below_own;
 use super::scratch::{Scratch, UserRules};
 use super::status::{Change, ChangeKind, Changes, Untracked, ignored, status};
 use super::walked::Walked;
@@ -74,7 +76,7 @@ impl std::fmt::Display for NotRecorded {
 /// What was recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Before {
-    /// At `refs/cofferdam/<id>/before`.
+    /// At `refs/cofferdam/<id>/before`, or at the name that [`record_again`] gives.
     pub commit: Oid,
     /// Whether the second parent holds what was staged. An index in conflict has no tree.
     pub staged: bool,
@@ -90,9 +92,27 @@ pub enum BeforeError {
     Git(#[from] GitError),
 }
 
-/// The full name of a sandbox's before-ref.
+/// The full name of a sandbox's first before-ref.
 pub fn reference(id: SandboxId) -> String {
-    format!("refs/cofferdam/{id}/before")
+    refs::own(id, Own::Before)
+}
+
+/// Those of sandbox `id` that are there, the newest last.
+pub async fn references(
+    repo: &Repository,
+    id: SandboxId,
+    cancel: &CancellationToken,
+) -> Result<Vec<Listed>, GitError> {
+    let first = reference(id);
+    let mut found = refs::list(repo, &below_own(id), cancel).await?;
+    found.retain(|one| one.reference.starts_with(&first));
+    found.sort_by_key(|one| number(&one.reference));
+    Ok(found)
+}
+
+fn number(reference: &str) -> u32 {
+    let number = reference.rsplit_once("/before-");
+    number.and_then(|(_, number)| number.parse().ok()).unwrap_or(1)
 }
 
 /// The user's directory as it was looked at, to be recorded.
@@ -220,6 +240,62 @@ pub async fn record(
     limits: BeforeLimits,
     cancel: &CancellationToken,
 ) -> Result<Option<Before>, BeforeError> {
+    let Some(made) = make(repo, seen, id, limits, cancel).await? else {
+        return Ok(None);
+    };
+    name(repo, id, &reference(id), &made.commit, cancel).await?;
+    Ok(Some(made))
+}
+
+/// As [`record`], where another agent begins in a sandbox that goes on: what was recorded before stays, and this has a name of its own,
+/// unless the newest record says the same (`None`). Returns that name, too.
+pub async fn record_again(
+    repo: &Repository,
+    seen: Seen,
+    id: SandboxId,
+    limits: BeforeLimits,
+    cancel: &CancellationToken,
+) -> Result<Option<(String, Before)>, BeforeError> {
+    let Some(made) = make(repo, seen, id, limits, cancel).await? else {
+        return Ok(None);
+    };
+    let there = references(repo, id, cancel).await?;
+    let next = match there.last() {
+        None => reference(id),
+        Some(newest) if is_same(repo, &newest.id, &made.commit, cancel).await? => {
+            return Ok(None);
+        }
+        Some(newest) => refs::own(id, Own::BeforeAgain(number(&newest.reference) + 1)),
+    };
+    name(repo, id, &next, &made.commit, cancel).await?;
+    Ok(Some((next, made)))
+}
+
+/// Whether two records are of the same commit, files and index.
+async fn is_same(
+    repo: &Repository,
+    one: &Oid,
+    other: &Oid,
+    cancel: &CancellationToken,
+) -> Result<bool, GitError> {
+    let mut said = Vec::new();
+    for commit in [one, other] {
+        let names = ["^{tree}", "^1", "^2^{tree}"].map(|what| format!("{commit}{what}"));
+        let call = repo.command().arg("rev-parse").args(&names);
+        said.push(call.run(cancel).await.ok().map(|done| done.stdout));
+    }
+    // Of an index in conflict there is no tree to compare.
+    Ok(said[0].is_some() && said[0] == said[1])
+}
+
+/// Makes the commit of what was seen, if it differs from HEAD. It has no name yet.
+async fn make(
+    repo: &Repository,
+    seen: Seen,
+    id: SandboxId,
+    limits: BeforeLimits,
+    cancel: &CancellationToken,
+) -> Result<Option<Before>, BeforeError> {
     let head = repo.head.commit();
     let Seen { scratch, changes } = seen;
     if changes.is_empty() {
@@ -256,6 +332,20 @@ pub async fn record(
     };
     let parents: Vec<&Oid> = std::iter::once(head).chain(&index_commit).collect();
     let commit = commit(&scratch, &working, &parents, "working state", id, cancel).await?;
+    Ok(Some(Before {
+        commit,
+        staged: staged.is_some(),
+        not_recorded,
+    }))
+}
+
+async fn name(
+    repo: &Repository,
+    id: SandboxId,
+    reference: &str,
+    commit: &Oid,
+    cancel: &CancellationToken,
+) -> Result<(), GitError> {
     let null = Oid::null(repo.format);
     let message = format!("cofferdam {id}: before");
     repo.command()
@@ -266,14 +356,10 @@ pub async fn record(
             "-m",
             &message,
         ])
-        .args([reference(id).as_str(), commit.as_str(), null.as_str()])
+        .args([reference, commit.as_str(), null.as_str()])
         .run(cancel)
         .await?;
-    Ok(Some(Before {
-        commit,
-        staged: staged.is_some(),
-        not_recorded,
-    }))
+    Ok(())
 }
 
 /// The paths to record, each followed by NUL, and those that cannot be.

@@ -1,7 +1,7 @@
-//! What a before-ref holds, against what came after: which files of the user's an agent committed, and
-//! whether the ref is still needed.
+//! What before-refs hold, against what came after: which files of the user's an agent committed, and
+//! whether the refs are still needed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
@@ -14,44 +14,75 @@ use rustix::io::Errno;
 use sha2::Digest;
 use tokio_util::sync::CancellationToken;
 
-use super::refs::{self, Own, RefError, Transaction};
-use super::{GitError, ObjectFormat, Oid, Repository};
-use crate::fsx::beneath;
+use super::refs::{Listed, RefError, Transaction};
+use super::{GitError, ObjectFormat, Oid, Repository, before};
+use crate::fsx::{self, beneath};
 use crate::names::SandboxId;
 
 /// More than this is not read again to save a ref.
 const MOST_BYTES: u64 = 256 << 20;
+/// A larger list of refs is git's to read.
+const MOST_PACKED: u64 = 16 << 20;
 
 /// Mode and blob of each path at which the user's files were not HEAD's; `None`: it was deleted.
 type Recorded = BTreeMap<PathBuf, Option<(u32, String)>>;
 
-/// What the before-ref of sandbox `id` recorded; `None` where there is no such ref.
-pub async fn read(
+/// One before-ref.
+#[derive(Debug)]
+struct Before {
+    reference: String,
+    commit: Oid,
+    recorded: Recorded,
+}
+
+/// What the before-refs of sandbox `id` recorded, the newest last.
+async fn read(
     repo: &Repository,
     id: SandboxId,
     cancel: &CancellationToken,
-) -> Result<Option<(Oid, Recorded)>, GitError> {
-    let reference = refs::own(id, Own::Before);
+) -> Result<Vec<Before>, GitError> {
     // Most runs have none, and asking git costs a process.
-    let tables = repo.common_dir.join("reftable").exists();
-    if !tables && !repo.common_dir.join(&reference).exists() {
-        return Ok(None);
+    if !may_have_one(&repo.common_dir, &before::reference(id)) {
+        return Ok(Vec::new());
     }
-    let Some(commit) = refs::read(repo, &reference, cancel).await? else {
-        return Ok(None);
+    let mut all = Vec::new();
+    for Listed { reference, id } in before::references(repo, id, cancel).await? {
+        let done = repo
+            .command()
+            .args(["diff-tree", "-r", "-z", "--raw", "--no-renames"])
+            .args(["--no-abbrev", "--ignore-submodules=none"])
+            .args([&format!("{id}^1"), id.as_str()])
+            .run(cancel)
+            .await?;
+        let recorded = parse(&done.stdout).ok_or_else(|| GitError::Output {
+            command: "diff-tree".into(),
+            what: "a change of another form".into(),
+        })?;
+        all.push(Before {
+            reference,
+            commit: id,
+            recorded,
+        });
+    }
+    Ok(all)
+}
+
+/// Whether a ref whose name begins with `first` may be there.
+fn may_have_one(common_dir: &Path, first: &str) -> bool {
+    let Some((directory, name)) = first.rsplit_once('/') else {
+        return true;
     };
-    let done = repo
-        .command()
-        .args(["diff-tree", "-r", "-z", "--raw", "--no-renames"])
-        .args(["--no-abbrev", "--ignore-submodules=none"])
-        .args([&format!("{commit}^1"), commit.as_str()])
-        .run(cancel)
-        .await?;
-    let recorded = parse(&done.stdout).ok_or_else(|| GitError::Output {
-        command: "diff-tree".into(),
-        what: "a change of another form".into(),
-    })?;
-    Ok(Some((commit, recorded)))
+    let begins = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.file_name().as_bytes().starts_with(name.as_bytes()))
+    };
+    let loose = std::fs::read_dir(common_dir.join(directory));
+    if loose.is_ok_and(|mut entries| entries.any(begins)) || common_dir.join("reftable").exists() {
+        return true;
+    }
+    match fsx::read_bounded(&common_dir.join("packed-refs"), MOST_PACKED) {
+        Ok(packed) => String::from_utf8_lossy(&packed).contains(first),
+        Err(error) => !error.is_not_found(),
+    }
 }
 
 /// `:<mode> <mode> <id> <id> <letter>` NUL path NUL …
@@ -68,22 +99,49 @@ fn parse(output: &[u8]) -> Option<Recorded> {
     Some(recorded)
 }
 
-/// Of `changed`, the paths that were the user's uncommitted work when sandbox `id` started.
+/// What an agent took of the user's.
+#[derive(Debug, Clone, Default)]
+pub struct Taken {
+    pub paths: Vec<PathBuf>,
+    /// Where the first of them is as it was.
+    pub reference: Option<String>,
+}
+
+/// Of `changed` after the commit `begins`, the paths that were the user's uncommitted work in the checkout of sandbox `id` when an agent
+/// began there. What was committed since, by whomever, was not any more.
 pub async fn taken(
     repo: &Repository,
     id: SandboxId,
+    begins: &Oid,
     changed: &[PathBuf],
     cancel: &CancellationToken,
-) -> Result<Vec<PathBuf>, GitError> {
-    let Some((_, recorded)) = read(repo, id, cancel).await? else {
-        return Ok(Vec::new());
-    };
-    let own = changed.iter().filter(|path| recorded.contains_key(*path));
-    Ok(own.cloned().collect())
+) -> Result<Taken, GitError> {
+    let mut taken = Taken::default();
+    for before in read(repo, id, cancel).await?.into_iter().rev() {
+        let recorded = |path: &&PathBuf| before.recorded.contains_key(*path);
+        let mut own: Vec<&PathBuf> = changed.iter().filter(recorded).collect();
+        own.retain(|path| !taken.paths.contains(path));
+        if own.is_empty() {
+            continue;
+        }
+        let checked_out = format!("{}^1", before.commit);
+        if let Some(checked_out) = repo.resolve(&checked_out, cancel).await?
+            && checked_out != *begins
+        {
+            let since = repo.changed_files(&checked_out, begins, cancel).await?;
+            let since: BTreeSet<PathBuf> = since.into_iter().collect();
+            own.retain(|path| !since.contains(path.as_path()));
+        }
+        if !own.is_empty() {
+            taken.reference.get_or_insert(before.reference);
+            taken.paths.extend(own.into_iter().cloned());
+        }
+    }
+    Ok(taken)
 }
 
-/// Deletes the before-ref of sandbox `id` where every file is still as it was recorded, and none of them was
-/// committed (`taken`): then nothing was lost, and old refs do not pile up. Else it stays, and these files are not
+/// Deletes the before-refs of sandbox `id` where every file is still as it was recorded, and none of them was
+/// committed (`taken`): then nothing was lost, and old refs do not pile up. Else they stay, and these files are not
 /// as they were.
 /// Nothing may write to the checkout any more.
 pub async fn drop_untouched(
@@ -92,20 +150,25 @@ pub async fn drop_untouched(
     taken: bool,
     cancel: &CancellationToken,
 ) -> Result<Vec<PathBuf>, RefError> {
-    let Some((commit, recorded)) = read(repo, id, cancel).await? else {
-        return Ok(Vec::new());
-    };
-    let (top, format) = (repo.top.as_path().to_owned(), repo.format);
-    let look = tokio::task::spawn_blocking(move || compare(&top, &recorded, format));
-    let Ok(Some(changed)) = look.await else {
-        return Ok(Vec::new());
-    };
-    if changed.is_empty() && !taken {
-        let reference = refs::own(id, Own::Before);
-        let delete = Transaction::new("cofferdam: untouched").delete(&reference, &commit);
-        delete.commit(repo, cancel).await?;
+    let mut changed = BTreeSet::new();
+    for before in read(repo, id, cancel).await? {
+        let (top, format) = (repo.top.as_path().to_owned(), repo.format);
+        let Before {
+            reference,
+            commit,
+            recorded,
+        } = before;
+        let look = tokio::task::spawn_blocking(move || compare(&top, &recorded, format));
+        let Ok(Some(differs)) = look.await else {
+            continue;
+        };
+        if differs.is_empty() && !taken {
+            let delete = Transaction::new("cofferdam: untouched").delete(&reference, &commit);
+            delete.commit(repo, cancel).await?;
+        }
+        changed.extend(differs);
     }
-    Ok(changed)
+    Ok(changed.into_iter().collect())
 }
 
 /// What is not as it was recorded. `None` where that cannot be told of each file, and none is known to have

@@ -50,6 +50,8 @@ pub enum Own {
     Base,
     /// The user's uncommitted work before `head`.
     Before,
+    /// The same before another agent in a sandbox that goes on; counted from 2.
+    BeforeAgain(u32),
     /// The newest commit of the sandbox that passed the gate.
     Tip,
     /// What the sandbox had in no commit when its user asked for it, as a commit.
@@ -63,6 +65,7 @@ pub fn own(id: SandboxId, which: Own) -> String {
     let name = match which {
         Own::Base => "base",
         Own::Before => "before",
+        Own::BeforeAgain(number) => return format!("{}-{number}", own(id, Own::Before)),
         Own::Tip => "tip",
         Own::Uncommitted => "uncommitted",
         Own::Applied => "applied",

@@ -220,6 +220,9 @@ pub struct Record {
     /// When it did. Absent where nothing has, and in records of earlier builds.
     #[serde(default)]
     pub landed_at: Option<Timestamp>,
+    /// As [`Outcome::took_work`], of whatever came home while it lived.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub took_work: bool,
     /// What it sees of this machine beside its own files. Absent where that is nothing, and in records of earlier builds; those
     /// builds start a sandbox without.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -59,7 +59,8 @@ pub(super) async fn dispose(
     }
     remove_made_directories(&mut owned, disposal);
     if owned.record.strategy == Strategy::Head {
-        let (id, took) = (owned.record.id, disposal.outcome.took_work);
+        let took = disposal.outcome.took_work || owned.record.took_work;
+        let id = owned.record.id;
         // What cannot be told is kept.
         let changed = recorded::drop_untouched(disposal.repo, id, took, disposal.cancel).await;
         disposed.changed = changed.unwrap_or_default();

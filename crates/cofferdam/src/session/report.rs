@@ -102,6 +102,10 @@ pub struct RunReport {
     /// What the wall refused, most often refused first; bounded. In a sandbox that lives on it is counted since its
     /// gateway took it over.
     pub refused: Vec<Refused>,
+    /// How long other programs of a sandbox that lives on stood still while commits came home.
+    pub still: Duration,
+    /// Such a sandbox could not be stopped for that moment, and was ended.
+    pub ended: bool,
 }
 
 /// What is kept when a run fails: everything that was made until then.
@@ -135,4 +139,8 @@ pub struct Kept {
     pub log: Option<PathBuf>,
     /// As in [`RunReport::refused`].
     pub refused: Vec<Refused>,
+    /// As in [`RunReport::still`].
+    pub still: Duration,
+    /// As in [`RunReport::ended`].
+    pub ended: bool,
 }

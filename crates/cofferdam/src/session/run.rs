@@ -347,7 +347,7 @@ impl Run<'_> {
         kept.commits.clone_from(&collected.commits);
         kept.beside.clone_from(&collected.beside);
         kept.notes.clone_from(&collected.notes);
-        kept.taken.clone_from(&collected.taken);
+        kept.taken.clone_from(&collected.taken.paths);
         kept.made_branch = made_branch(&owned.record);
         let tip = collected.tip.clone();
         let outcome = Outcome {
@@ -438,6 +438,8 @@ impl Run<'_> {
             log: kept.log,
             preserved_worktree: kept.preserved_worktree,
             refused: kept.refused,
+            still: kept.still,
+            ended: kept.ended,
         }
     }
 }

@@ -80,6 +80,9 @@ fn kind_of(record: &Record, provider: Arc<dyn BindMountProvider>) -> Contained {
     };
     let base = None;
     match (record.mode, branch) {
+        (Mode::Bind, _) if record.strategy == Strategy::Head => {
+            BindMount::new(provider, BranchStrategy::Head).into()
+        }
         (Mode::Bind, Some(branch)) => {
             BindMount::new(provider, BranchStrategy::Branch { branch, base }).into()
         }

@@ -77,6 +77,13 @@ pub(crate) async fn run(
         Ok(report) => Some((report.id, &report.name)),
         Err(error) => error.kept.id.zip(error.kept.name.as_ref()),
     };
+    let (still, ended) = match &result {
+        Ok(report) => (report.still, report.ended),
+        Err(error) => (error.kept.still, error.kept.ended),
+    };
+    if let (Some((_, name)), false) = (made, mode == Mode::Json || quiet) {
+        living::stood_still(name.as_str(), still, ended);
+    }
     let goes_on = match made {
         Some((id, name)) if life.stays() && registry::is_in_use(&environment.home, id) => {
             let caller = living::caller(environment, &interrupt);

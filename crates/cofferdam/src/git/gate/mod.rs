@@ -30,6 +30,11 @@ pub fn runs_by_itself(path: &Path) -> bool {
     names::executes(&names::fold_path(path.as_os_str().as_bytes()))
 }
 
+/// A path as [`Accepted::executes`] has it.
+pub fn shown_path(path: &Path) -> String {
+    verdict::shown(path.as_os_str().as_bytes())
+}
+
 use super::refs::{self, Own, RefError, Transaction};
 use super::{GitError, Oid, Repository};
 use crate::fsx::{self, Context, FileError};

@@ -214,11 +214,10 @@ impl Collector<'_> {
             return Ok(());
         }
         journey.landed = true;
-        self.report(accepted);
+        let executes = self.executes(owned, accepted).await?;
+        self.report(accepted, &executes);
         collected.notes.extend_from_slice(accepted.notes());
-        collected
-            .executes
-            .extend(accepted.executes().iter().cloned());
+        collected.executes.extend(executes);
         let branch = owned.record.branch.as_ref();
         if branch.is_none_or(|branch| branch.as_str() != name)
             && !(branch.is_none() && name == DETACHED)
@@ -237,8 +236,10 @@ impl Collector<'_> {
         };
         collected.tip = Some(id.clone());
         if owned.record.strategy == Strategy::Head {
-            let (id, changed) = (owned.record.id, accepted.changed());
-            collected.taken = recorded::taken(self.repo, id, changed, self.cancel).await?;
+            let (id, begins) = (owned.record.id, owned.record.begins());
+            let changed = accepted.changed();
+            collected.taken =
+                recorded::taken(self.repo, id, begins, changed, self.cancel).await?;
         }
         collected
             .beside
@@ -252,6 +253,22 @@ impl Collector<'_> {
             *reference = self.keep_extra(owned, id).await?;
         }
         Ok(())
+    }
+
+    /// What runs by itself of what is new: whoever collected before was told of the rest.
+    async fn executes(
+        &self,
+        owned: &Owned,
+        accepted: &Accepted,
+    ) -> Result<Vec<String>, CollectError> {
+        let mut executes = accepted.executes().to_vec();
+        if let (Some(landed), false) = (&owned.record.landed, executes.is_empty()) {
+            let tip = accepted.tip();
+            let new = self.repo.changed_files(landed, tip, self.cancel).await?;
+            let new: BTreeSet<String> = new.iter().map(|path| gate::shown_path(path)).collect();
+            executes.retain(|path| new.contains(path));
+        }
+        Ok(executes)
     }
 
     /// What is named but did not pass by the gate: one pack of it, or else the repository stays.

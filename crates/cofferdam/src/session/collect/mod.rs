@@ -21,7 +21,7 @@ use crate::git::files::Workshop;
 use crate::git::gate::Accepted;
 use crate::git::land;
 use crate::git::land::Landing;
-use crate::git::{Identity, Oid, Repository, nested};
+use crate::git::{Identity, Oid, Repository, nested, recorded};
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId};
 use crate::registry::{self, Mode, Outcome, Owned, Phase, Strategy};
@@ -113,7 +113,7 @@ pub(super) struct Collected {
     pub commits: Vec<CommitLine>,
     pub tip: Option<Oid>,
     /// Files that were the user's uncommitted work, and that the agent committed.
-    pub taken: Vec<PathBuf>,
+    pub taken: recorded::Taken,
     /// The commit that the agent's checkout ended at, if it is in the host repository.
     pub checkout: Option<Oid>,
     /// A private copy has uncommitted work.
@@ -160,7 +160,7 @@ impl Collected {
             copy_is_dirty: self.copy_is_dirty,
             beside,
             keeps_repository: self.keeps_repository,
-            took_work: !self.taken.is_empty(),
+            took_work: !self.taken.paths.is_empty(),
             no_agent: false,
         }
     }
@@ -207,7 +207,7 @@ impl Collector<'_> {
             landing: Landing::Nothing,
             commits: Vec::new(),
             tip: None,
-            taken: Vec::new(),
+            taken: recorded::Taken::default(),
             checkout: None,
             copy_is_dirty: false,
             beside: Vec::new(),
@@ -320,10 +320,10 @@ impl Collector<'_> {
         Ok(collected)
     }
 
-    fn report(&self, accepted: &Accepted) {
-        if !accepted.executes().is_empty() {
+    fn report(&self, accepted: &Accepted, executes: &[String]) {
+        if !executes.is_empty() {
             self.events.notice(Notice::Executes {
-                paths: accepted.executes().to_vec(),
+                paths: executes.to_vec(),
             });
         }
         for text in accepted.notes() {

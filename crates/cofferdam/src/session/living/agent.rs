@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-use super::{Collection, Session, SessionError};
+use super::{Collection, Session, SessionError, discover};
 use crate::fsx::lock;
-use crate::git::{DiffStyle, Identity, identity};
+use crate::git::{DiffStyle, Identity, UserRules, identity};
 use crate::registry::{self, Reach, Setup, Strategy};
 use crate::sandbox::{Contained, SandboxError};
 use crate::session::announce;
@@ -22,6 +22,7 @@ use crate::session::network_options::NetworkOptions;
 use crate::session::options::{RunOptions, SessionOptions, Task};
 use crate::session::outside::Outside;
 use crate::session::plan::{self, Plan, TaskPlan};
+use crate::session::prepare::record_again;
 use crate::session::refusals::Refusals;
 use crate::session::report::{Kept, RunReport, usage};
 use crate::session::run::take_login_back;
@@ -70,7 +71,11 @@ impl Session {
         let config_dir = plan.repository.config_dir();
         let events = Emitter::open(options.caller.events.clone(), log, &config_dir, &name)
             .map_err(|error| nothing(error.into()))?;
-        events.announce(|| announce::events(&options, &plan, &planned, events.path(), 0));
+        let recorded = self.record_before(&plan, &events).await;
+        let uncommitted = *recorded.as_ref().unwrap_or(&0);
+        let path = events.path();
+        events.announce(|| announce::events(&options, &plan, &planned, path, uncommitted));
+        recorded.map_err(nothing)?;
         if let Err(error) = followed {
             let text = error.to_string();
             events.notice(Notice::Other { text });
@@ -120,10 +125,16 @@ impl Session {
             landing,
             commits,
             beside,
+            taken,
             notes,
+            still,
+            ended,
             ..
         }) = &collected
         {
+            kept.still = *still;
+            kept.ended = *ended;
+            kept.taken.clone_from(taken);
             kept.landing = Some(landing.clone());
             kept.commits.clone_from(commits);
             kept.beside.clone_from(beside);
@@ -168,14 +179,35 @@ impl Session {
             beside: kept.beside,
             notes: kept.notes,
             commits: kept.commits,
-            taken: Vec::new(),
+            taken: kept.taken,
             diffstat,
             usage,
             duration: began.elapsed(),
             log: kept.log,
             preserved_worktree: None,
             refused: kept.refused,
+            still: kept.still,
+            ended: kept.ended,
         })
+    }
+
+    /// Records what its user has in no commit where it works in their checkout, as before a run: they went on since it was made.
+    /// Returns how many paths those are.
+    async fn record_before(&self, plan: &Plan, events: &Emitter) -> Result<usize, RunErrorKind> {
+        if self.record().strategy != Strategy::Head {
+            return Ok(0);
+        }
+        let caller = &self.caller;
+        // Commits came home since the session began.
+        let here = discover(caller, self.named.repository.top.as_path()).await;
+        let here = here.map_err(|error| RunErrorKind::Session(Box::new(error)))?;
+        let rules = UserRules {
+            config: Some(&plan.config),
+            caller_home: caller.user_home.as_deref(),
+        };
+        let scratch = self.directory().join("scratch-before");
+        let (record, cancel) = (self.record(), &caller.cancel);
+        Ok(record_again(&here, record, rules, scratch, events, cancel).await?)
     }
 
     /// One agent at a time: two would commit over each other's files, and write one log. The kernel lets go of it, however

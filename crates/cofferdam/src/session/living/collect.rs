@@ -1,5 +1,6 @@
 //! Bringing home the commits of a sandbox that goes on living.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ pub struct Collection {
     /// Those that are new, newest last.
     pub commits: Vec<CommitLine>,
     pub beside: Vec<Beside>,
+    /// Files that were the user's uncommitted work, and that were committed inside (`head` alone).
+    pub taken: Vec<PathBuf>,
     /// What the gate noticed and let pass, and whatever else was to be said, in words.
     pub notes: Vec<String>,
     /// The sandbox could not be stopped for the moment it takes, and was ended.
@@ -172,6 +175,10 @@ pub(super) async fn gather(
         ended: false,
         source,
     })?;
+    turn.record.took_work |= !collected.taken.paths.is_empty();
+    if let Some(reference) = collected.taken.reference.clone() {
+        events.notice(Notice::UncommittedTaken { reference });
+    }
     if let Some(tip) = &collected.tip
         && is_on_branch(&collected.landing, &turn.record)
     {
@@ -207,6 +214,7 @@ pub(super) async fn gather(
         landing: collected.landing,
         commits: collected.commits,
         beside: collected.beside,
+        taken: collected.taken.paths,
         notes,
         ended: false,
         still: Duration::ZERO,

@@ -149,7 +149,8 @@ async fn look(
     };
     let before = refs::own(record.id, Own::Before);
     let mut own = refs::list(repo, &below_own(record.id), cancel).await?;
-    own.retain(|one| one.reference != before);
+    // Those of later agents have their number behind that.
+    own.retain(|one| !one.reference.starts_with(&before));
     let tip = match branch {
         Some(branch) => repo.resolve(&branch.full(), cancel).await?,
         None => None,

@@ -248,6 +248,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         setup: Setup::Done,
         landed: None,
         landed_at: None,
+        took_work: false,
         mounts,
         volumes,
         dev: options.dev.clone(),

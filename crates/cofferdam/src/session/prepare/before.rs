@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 
 use tokio::sync::oneshot::Receiver;
+use tokio_util::sync::CancellationToken;
 
 use super::{Making, hidden_paths};
-use crate::git::before::{self, BeforeLimits};
+use crate::git::before::{self, Before, BeforeError, BeforeLimits};
 use crate::git::walked::Walked;
-use crate::registry::Strategy;
+use crate::git::{Repository, UserRules};
+use crate::registry::{Record, Strategy};
+use crate::session::emitter::Emitter;
 use crate::session::error::RunErrorKind;
 use crate::session::event::Notice;
 
@@ -39,13 +42,35 @@ impl Making<'_> {
         let Some(recorded) = recorded.await? else {
             return Ok(());
         };
-        self.events.notice(Notice::BeforeRecorded {
-            reference: before::reference(id),
-        });
-        for (path, why) in recorded.not_recorded {
-            let text = format!("{} was not recorded: {why}", path.display());
-            self.events.notice(Notice::Other { text });
-        }
+        tell(before::reference(id), recorded, self.events);
         Ok(())
+    }
+}
+
+/// The same before another agent in a sandbox that goes on in `repo`, where something is to be recorded that was not. Returns how many
+/// paths differ from HEAD.
+pub(in crate::session) async fn record_again(
+    repo: &Repository,
+    record: &Record,
+    rules: UserRules<'_>,
+    scratch: PathBuf,
+    events: &Emitter,
+    cancel: &CancellationToken,
+) -> Result<usize, BeforeError> {
+    let hidden = hidden_paths(record);
+    let seen = before::look(repo, rules, &hidden, scratch, None, cancel).await?;
+    let uncommitted = seen.changes().0.len();
+    let recorded = before::record_again(repo, seen, record.id, BeforeLimits::default(), cancel);
+    if let Some((reference, recorded)) = recorded.await? {
+        tell(reference, recorded, events);
+    }
+    Ok(uncommitted)
+}
+
+fn tell(reference: String, recorded: Before, events: &Emitter) {
+    events.notice(Notice::BeforeRecorded { reference });
+    for (path, why) in recorded.not_recorded {
+        let text = format!("{} was not recorded: {why}", path.display());
+        events.notice(Notice::Other { text });
     }
 }

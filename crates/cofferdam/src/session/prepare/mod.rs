@@ -6,6 +6,7 @@ mod before;
 mod start;
 mod worktree;
 
+pub(super) use before::record_again;
 pub(super) use start::programs;
 
 use std::collections::BTreeMap;
