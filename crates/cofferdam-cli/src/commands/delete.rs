@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use cofferdam::session::{Caller, SessionError};
 use cofferdam::session::living as lives;
 use cofferdam::session::manage::{self, DeleteOptions, SandboxRef};
+use cofferdam::session::{Caller, SessionError};
 use cofferdam::text::printable_line;
 
 use super::here::target;

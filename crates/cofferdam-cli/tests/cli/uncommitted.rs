@@ -29,11 +29,14 @@ fn the_first_line_and_the_summary_name_the_users_own_work() {
         let done = lives
             .run(options, "git add -A; git commit -qm all")
             .expect_code(0);
-        let first = format!(
-            "head: the agent works in this checkout, its commits land on main; {MAY_TAKE}"
-        );
+        let first =
+            format!("head: the agent works in this checkout, its commits land on main; {MAY_TAKE}");
         assert!(done.stderr.lines().any(|line| line == first), "{done}");
-        assert_eq!(done.stderr.starts_with(&first), options.len() == 1, "{done}");
+        assert_eq!(
+            done.stderr.starts_with(&first),
+            options.len() == 1,
+            "{done}"
+        );
         let line =
             "yours: the agent committed uncommitted work of yours: 'it'\\''s new' src/lib.txt";
         assert!(done.stdout.lines().any(|one| one == line), "{done}");
@@ -109,7 +112,10 @@ fn every_agent_in_one_that_goes_on_leaves_a_way_back() {
         assert!(done.stderr.contains(MAY_TAKE), "{done}");
         let mut names = [first, second];
         names.sort_unstable();
-        let line = format!("yours: the agent committed uncommitted work of yours: {}", names.join(" "));
+        let line = format!(
+            "yours: the agent committed uncommitted work of yours: {}",
+            names.join(" ")
+        );
         assert!(done.stdout.lines().any(|one| one == line), "{done}");
         let way = way_back(&done, second);
         // What is committed is nobody's uncommitted work any more.

@@ -112,7 +112,9 @@ pub async fn references(
 
 fn number(reference: &str) -> u32 {
     let number = reference.rsplit_once("/before-");
-    number.and_then(|(_, number)| number.parse().ok()).unwrap_or(1)
+    number
+        .and_then(|(_, number)| number.parse().ok())
+        .unwrap_or(1)
 }
 
 /// The user's directory as it was looked at, to be recorded.

@@ -238,8 +238,7 @@ impl Collector<'_> {
         if owned.record.strategy == Strategy::Head {
             let (id, begins) = (owned.record.id, owned.record.begins());
             let changed = accepted.changed();
-            collected.taken =
-                recorded::taken(self.repo, id, begins, changed, self.cancel).await?;
+            collected.taken = recorded::taken(self.repo, id, begins, changed, self.cancel).await?;
         }
         collected
             .beside
