@@ -222,11 +222,10 @@ impl Environment {
         let known = self.variables.iter();
         let known =
             known.filter(|(name, _)| name.to_str().is_some_and(|name| LASTING.contains(&name)));
-        Some(Watcher {
-            program: std::env::current_exe().ok()?,
-            arguments: vec![WATCH.into()],
-            environment: known.map(|(k, v)| (k.clone(), v.clone())).collect(),
-        })
+        let mut watcher = Watcher::new(std::env::current_exe().ok()?);
+        watcher.arguments = vec![WATCH.into()];
+        watcher.environment = known.map(|(k, v)| (k.clone(), v.clone())).collect();
+        Some(watcher)
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {

@@ -436,11 +436,11 @@ impl Making {
         let given = self.given;
         options.environment = self.variables;
         options.network = self.network;
-        options.hooks = Hooks {
-            host_worktree_ready: hooks(given.on_worktree_ready),
-            host_sandbox_ready: hooks(given.on_host_ready),
-            sandbox_ready: hooks(given.on_sandbox_ready),
-        };
+        let mut at = Hooks::default();
+        at.host_worktree_ready = hooks(given.on_worktree_ready);
+        at.host_sandbox_ready = hooks(given.on_host_ready);
+        at.sandbox_ready = hooks(given.on_sandbox_ready);
+        options.hooks = at;
         options.copy = given.copy;
         options.hide = given.hide;
         options.mounts = self.mounts;

@@ -55,11 +55,10 @@ impl Lives {
         let words = command.get_args().map(ToOwned::to_owned);
         let known = command.get_envs();
         let known = known.filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
-        Watcher {
-            program: command.get_program().into(),
-            arguments: words.collect(),
-            environment: known.collect(),
-        }
+        let mut watcher = Watcher::new(command.get_program());
+        watcher.arguments = words.collect();
+        watcher.environment = known.collect();
+        watcher
     }
 
     /// What `list --json` says of it.

@@ -41,6 +41,7 @@ pub enum PromptSource {
 
 /// One hook: a line for `sh -c`.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Hook {
     pub command: String,
     /// Default 60 s. Passing it fails the step.
@@ -58,6 +59,7 @@ impl Hook {
 
 /// Hooks by place and moment, in the order of S2-20. A hook that fails or times out fails the step.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Hooks {
     /// On the host, one after the other, in the worktree, before any sandbox exists.
     pub host_worktree_ready: Vec<Hook>,
@@ -164,11 +166,22 @@ pub struct Caller {
 /// A program that is started, with the id of a sandbox as its last argument, to call [`super::watch`] with it. It has a
 /// socket as its standard input, and outlives its starter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Watcher {
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
     /// All that it gets of variables.
     pub environment: BTreeMap<OsString, OsString>,
+}
+
+impl Watcher {
+    /// Without further arguments and without variables.
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        Self {
+            program: program.into(),
+            ..Self::default()
+        }
+    }
 }
 
 impl Caller {

@@ -27,6 +27,7 @@ pub struct Iteration {
 /// What a sandbox had beside what landed, and where it is now. Its sandbox stays in `list` until it is
 /// deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Beside {
     /// How the sandbox's repository named it: branches, tags, stashes. Printable.
     pub names: Vec<String>,

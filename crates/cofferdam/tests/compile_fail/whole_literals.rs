@@ -5,14 +5,17 @@ use cofferdam::agent::AgentOptions;
 use cofferdam::sandbox::engine::EngineOptions;
 use cofferdam::sandbox::native::NativeOptions;
 use cofferdam::sandbox::{ExecRequest, Limits, SandboxSpec};
-use cofferdam::session::living::{Condition, Program};
+use cofferdam::session::living::{Collection, Condition, Program};
 use cofferdam::session::manage::{
     DeleteOptions, Deleted, GcOptions, GcReport, Merge, Recovered, Summary,
 };
-use cofferdam::session::{Caller, Kept, SessionExec, SessionOptions, Task, Timeouts};
+use cofferdam::session::{
+    Beside, Caller, Hook, Hooks, Kept, SessionExec, SessionOptions, Task, Timeouts, Watcher,
+};
 
 type Values = (Caller, SessionOptions, Task, SessionExec, ExecRequest, SandboxSpec);
-type Given = (RunReport, Kept, Program);
+type Given = (RunReport, Kept, Program, Collection, Beside);
+type Named = (Hook, Hooks, Watcher);
 
 fn again(values: Values) -> Values {
     (
@@ -30,6 +33,16 @@ fn given(given: Given) -> Given {
         RunReport { ..given.0 },
         Kept { ..given.1 },
         Program { ..given.2 },
+        Collection { ..given.3 },
+        Beside { ..given.4 },
+    )
+}
+
+fn named(named: Named) -> Named {
+    (
+        Hook { ..named.0 },
+        Hooks { ..named.1 },
+        Watcher { ..named.2 },
     )
 }
 

@@ -25,11 +25,11 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub(crate) fn watcher(env: &Env) -> Watcher {
     let words = ["--exact", "--nocapture", "living_watch::as_a_watcher"];
     let path = std::env::var_os("PATH").unwrap_or_default();
-    Watcher {
-        program: std::env::current_exe().unwrap(),
-        arguments: words.map(Into::into).to_vec(),
-        environment: BTreeMap::from([(HOME.into(), env.home.path().into()), ("PATH".into(), path)]),
-    }
+    let mut watcher = Watcher::new(std::env::current_exe().unwrap());
+    watcher.arguments = words.map(Into::into).to_vec();
+    let known = [(HOME.into(), env.home.path().into()), ("PATH".into(), path)];
+    watcher.environment = BTreeMap::from(known);
+    watcher
 }
 
 /// No test, but where one starts it for that: the library gives it the sandbox's id as its last argument.
@@ -204,11 +204,7 @@ fn without_a_watcher_none_is_made() {
     );
     env.assert_no_state();
     // One that watches nothing.
-    let watcher = Watcher {
-        program: "/bin/false".into(),
-        ..Watcher::default()
-    };
-    caller.watcher = Some(watcher);
+    caller.watcher = Some(Watcher::new("/bin/false"));
     let error = block_on(Session::create(&caller, &options(&env))).unwrap_err();
     assert!(error.to_string().contains("ended at once"), "{error}");
     env.assert_no_state();
