@@ -25,7 +25,6 @@ use crate::ui::{json, output};
 /// Programs run in it with `exec` and `shell`, and what they commit comes home with `collect`, `diff`, `log` and `merge`.
 /// Without a branch strategy it works on the branch `cofferdam/NAME`.
 #[derive(Debug, Args)]
-#[command(mut_arg("head", |head| head.hide(true)))]
 #[command(mut_arg("merge_to_head", |option| option.help(
     "Work on a temporary branch, which `cofferdam merge` merges into the branch that is checked out now"
 )))]
