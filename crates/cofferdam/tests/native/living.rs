@@ -426,9 +426,11 @@ both! {
         let mut heard = [0u8; 8];
         stream.read_exact(&mut heard).unwrap();
         assert_eq!(heard[..], cofferdam_guest_greeting(None));
+        let greeting: String = PROTOCOL.to_le_bytes().iter().map(|byte| format!("\\x{byte:02x}")).collect();
         let perl = r#"
             $SIG{PIPE} = "IGNORE"; use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0) or die; connect(S, pack_sockaddr_un("/in/way.sock")) or die "connect $!";
-            my $wrote = syswrite(S, "cdam\1\0\0\0"); my $got = sysread(S, my $said, 8); print defined $got ? "got $got\n" : "refused\n";"#;
+            my $wrote = syswrite(S, "cdamGREETING"); my $got = sysread(S, my $said, 8); print defined $got ? "got $got\n" : "refused\n";"#;
+        let perl = perl.replace("GREETING", &greeting);
         let script = format!("for i in 1 2 3; do perl -e '{perl}' & done; wait; setsid perl -e '{perl}'");
         let said = ok(&*sandbox, &script).await;
         let lines: Vec<&str> = said.lines().collect();
