@@ -76,6 +76,7 @@ pub(crate) fn open_directory(path: &Path) -> Result<File, FileError> {
 }
 
 /// Tries once; `false`: others hold it. `path` is for the error.
+#[expect(clippy::disallowed_methods, reason = "the one way of the library")]
 pub(crate) fn try_hold(lock: &File, hold: Lock, path: &Path) -> Result<bool, FileError> {
     let tried = match hold {
         Lock::Shared => lock.try_lock_shared(),
