@@ -201,7 +201,6 @@ impl Named {
         handle(&caller.home, self.record.id)
     }
 
-    /// A provider is found by its name, which a record keeps.
     /// Who made it, where that is one of this crate's providers.
     pub fn provider(&self, caller: &Caller) -> Result<Arc<dyn BindMountProvider>, SessionError> {
         let place = caller.home.sandbox(self.record.id);
