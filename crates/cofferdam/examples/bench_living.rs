@@ -15,14 +15,17 @@ use cofferdam::session::living::{self, Named};
 use cofferdam::session::manage::{self, DeleteOptions, SandboxRef};
 use cofferdam::session::{
     Caller, Event, EventSink, NetworkOptions, RunLog, RunOptions, Session, SessionExec,
-    SessionOptions, Task,
+    SessionOptions, Task, Watcher,
 };
 use cofferdam::wall::supervisor::Supervisor;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str = "usage: bench_living exec REPO N | spawn N | create REPO N | run REPO N | pause|resume|resume-walled REPO N | \
-                     freeze|thaw N | collect|collect-layer REPO N | memory REPO N | wakeups REPO SECONDS";
+                     freeze|thaw N | collect|collect-layer REPO N | memory REPO N [COFFERDAM] | wakeups REPO SECONDS [COFFERDAM]\n\
+                     with the command that watches it: of one that works in the checkout";
+/// The word by which the command watches.
+const WATCH: &str = "watch-checkout";
 /// So many processes stand still and go on.
 const PROCESSES: usize = 100;
 /// Until nothing of its making goes on.
@@ -44,9 +47,11 @@ async fn bench(words: Vec<String>) -> Result<()> {
         ["spawn", count] => spawn(count.parse()?),
         ["freeze", count] => freezer(count.parse()?, true),
         ["thaw", count] => freezer(count.parse()?, false),
-        [what, repo, count] => {
+        [what, repo, count, ref watcher @ ..] if watcher.len() <= 1 => {
+            let mut caller = caller(room.path())?;
+            caller.watcher = watcher.first().map(|command| watched_by(command, &caller));
             let bench = Bench {
-                caller: caller(room.path())?,
+                caller,
                 repo: Path::new(repo).canonicalize()?,
             };
             let count = count.parse()?;
@@ -85,6 +90,16 @@ fn caller(room: &Path) -> Result<Caller> {
     Ok(caller)
 }
 
+/// As the command has itself started.
+fn watched_by(command: &str, caller: &Caller) -> Watcher {
+    let mut watcher = Watcher::new(command);
+    watcher.arguments = vec![WATCH.into()];
+    watcher.environment.clone_from(&caller.environment);
+    let home = caller.home.path().as_os_str().to_owned();
+    watcher.environment.insert("COFFERDAM_HOME".into(), home);
+    watcher
+}
+
 struct Bench {
     caller: Caller,
     repo: PathBuf,
@@ -96,8 +111,11 @@ impl Bench {
             branch: format!("bench/{name}").parse()?,
             base: None,
         };
-        let sandbox = BindMount::or_layers(native(), strategy);
-        let mut options = SessionOptions::new(&self.repo, sandbox);
+        let mut options = if self.caller.watcher.is_some() {
+            SessionOptions::new(&self.repo, BindMount::new(native(), BranchStrategy::Head))
+        } else {
+            SessionOptions::new(&self.repo, BindMount::or_layers(native(), strategy))
+        };
         options.name = Some(name.to_owned());
         options.network = network;
         Ok(options)
@@ -233,16 +251,21 @@ impl Bench {
         self.deleted(session).await
     }
 
-    /// The processes of a sandbox behind its wall that nobody has looked at for some seconds: guest and supervisor.
-    async fn idle(&self, name: &str) -> Result<[u32; 2]> {
+    /// The processes of a sandbox behind its wall that nobody has looked at for some seconds: guest and supervisor, and what watches
+    /// the checkout that it works in.
+    async fn idle(&self, name: &str) -> Result<Vec<u32>> {
         let options = self.options(name, NetworkOptions::default())?;
         let session = Session::create(&self.caller, &options).await?;
         let state = self.caller.home.sandbox(session.id());
         let found = Supervisor::connect(&state).await?.ok_or("no supervisor")?;
         let guest = session.process().ok_or("no guest")?;
+        let mut processes = vec![guest, found.1.process];
+        if self.caller.watcher.is_some() {
+            processes.push(watching(&session.id().to_string())?);
+        }
         session.detach();
         tokio::time::sleep(SETTLED).await;
-        Ok([guest, found.1.process])
+        Ok(processes)
     }
 
     async fn over(&self, name: &str) -> Result<()> {
@@ -251,21 +274,22 @@ impl Bench {
         self.deleted(session).await
     }
 
-    /// Proportional set sizes of both together, in KiB.
+    /// Proportional set sizes of all together, in KiB.
     async fn memory(&self, count: usize) -> Result<()> {
         for number in 0..count {
             let name = format!("memory-{number}");
-            let [guest, supervisor] = self.idle(&name).await?;
-            println!("{}", kib(guest)? + kib(supervisor)?);
+            let all = self.idle(&name).await?;
+            let sizes = all.iter().map(|one| kib(*one));
+            println!("{}", sizes.sum::<Result<u64>>()?);
             self.over(&name).await?;
         }
         Ok(())
     }
 
-    /// How often both together were woken in so many seconds.
+    /// How often all together were woken in so many seconds.
     async fn wakeups(&self, seconds: u64) -> Result<()> {
-        let both = self.idle("wakeups").await?;
-        let woken = || both.iter().map(|one| slept(*one)).sum::<Result<u64>>();
+        let all = self.idle("wakeups").await?;
+        let woken = || all.iter().map(|one| slept(*one)).sum::<Result<u64>>();
         let before = woken()?;
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         println!("{}", woken()? - before);
@@ -282,6 +306,18 @@ fn slept(process: u32) -> Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = (text.lines()).find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     Ok(line.ok_or("no count")?.trim().parse()?)
+}
+
+/// What watches the checkout of this sandbox.
+fn watching(id: &str) -> Result<u32> {
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|&byte| byte == 0).collect();
+        if words.contains(&WATCH.as_bytes()) && words.contains(&id.as_bytes()) {
+            return Ok(entry.file_name().to_string_lossy().parse()?);
+        }
+    }
+    Err("nobody watches".into())
 }
 
 fn kib(process: u32) -> Result<u64> {
