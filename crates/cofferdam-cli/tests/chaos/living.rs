@@ -38,9 +38,13 @@ fn create(environment: &Environment, network: &[&str]) {
     assert_eq!(done.status, 0, "{}", done.stderr);
 }
 
-/// What the agent has committed inside by now, and whether anything of it was.
+/// In no commit of the agent's.
+const DRAFT: &str = "agent/draft";
+
+/// Everything that the agent commits is inside by now, and what it has not committed.
 pub(crate) fn work(environment: &Environment) {
-    let done = environment.cofferdam(&["exec", NAME, "--", "sh", "-c", AGENT]);
+    let script = format!("{AGENT}; echo draft > {DRAFT}");
+    let done = environment.cofferdam(&["exec", NAME, "--", "sh", "-c", &script]);
     assert_eq!(done.status, 0, "{}", done.stderr);
     assert!(done.stdout.contains("all-committed"), "{}", done.stdout);
 }
@@ -177,6 +181,10 @@ pub(crate) fn check_used(
             let on = if found == "paused" { "resume" } else { "start" };
             let started = environment.cofferdam(&[on, NAME]);
             assert_eq!(started.status, 0, "{what}: {said}{}", started.stderr);
+            if worked {
+                let draft = environment.cofferdam(&["exec", NAME, "--", "cat", DRAFT]);
+                assert_eq!(draft.stdout, "draft\n", "{what}: {}", draft.stderr);
+            }
             let used = environment.cofferdam(&["exec", NAME, "--", "bash", "-c", script]);
             assert_eq!(used.status, 0, "{what}: {}", used.stderr);
             let home = environment.cofferdam(&["collect", NAME]);
@@ -194,6 +202,10 @@ pub(crate) fn check_used(
         assert_eq!(deleted.status, 0, "{what}: {}", deleted.stderr);
     }
     assert_eq!(environment.list().len(), 0, "{what}");
+    if environment.git(&["ls-files", DRAFT]).is_empty() {
+        // With `--head` it is its user's now.
+        let _ = std::fs::remove_file(environment.repo().join(DRAFT));
+    }
     checker::gc(environment, what);
     checker::assert_nothing_alive(environment, &ids, what);
     checker::assert_clean(environment, before, what, &said);
@@ -261,6 +273,9 @@ pub(crate) fn arguments_behind<'a>(command: &'a str, network: &[&'a str]) -> Vec
 fn at_git_calls_in_each_mode(command: &str) {
     for mode in ["layer", "bind", "copy"] {
         at_git_calls(command, &[&NONE[..], &["--mode", mode]].concat());
+    }
+    if command != "create" {
+        at_git_calls(command, &[&NONE[..], &["--head"]].concat());
     }
 }
 

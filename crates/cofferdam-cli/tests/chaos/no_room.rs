@@ -138,12 +138,13 @@ fn live(lack: Lack, network: &str, refused: &mut Vec<String>) {
     let detach = ["exec", "--detach", NAME, "--", "sh", "-c", "echo left"];
     // What comes, and the state after it.
     let run = ["run", "--in", NAME, "--", "sh", "-c", "true"];
-    let steps: [(&[&str], &[&str]); 10] = [
+    let steps: [(&[&str], &[&str]); 11] = [
         (&["exec", NAME, "--", "true"], &["active"]),
         (&detach, &["active"]),
         (&["pause", NAME], &["paused"]),
         (&["resume", NAME], &["active"]),
         (&["collect", NAME], &["active"]),
+        (&["merge", NAME], &["active"]),
         (&["status", NAME], &["active"]),
         (&run, &["active"]),
         (&["stop", NAME], &["stopped"]),

@@ -8,7 +8,7 @@ use cofferdam_lab::sample::Sample;
 use cofferdam_lab::skip;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::checker::User;
+use crate::checker::{self, User};
 use crate::environment::Environment;
 use crate::keeper::children_of;
 use crate::living::{
@@ -16,7 +16,15 @@ use crate::living::{
 };
 use crate::walled::{Service, ask, eventually, name, of, passes_again};
 
-const ROLES: [&str; 5] = ["command", "launcher", "guest", "supervisor", "gateway"];
+/// A watcher is there only where a sandbox works in the checkout.
+const ROLES: [&str; 6] = [
+    "command",
+    "launcher",
+    "guest",
+    "supervisor",
+    "gateway",
+    "watcher",
+];
 /// One of so many places of the table is tried, unless all are wanted.
 const SHARE: u64 = 10;
 /// No command here takes longer on a machine that has time for it.
@@ -59,6 +67,12 @@ fn options(services: &[Service; 2]) -> Vec<String> {
     wall(services).into_iter().chain(hooked).collect()
 }
 
+/// In its user's checkout. What watches that is there before a hook inside, which would stand still without it.
+fn in_the_checkout(services: &[Service; 2]) -> Vec<String> {
+    let head = "--head".to_owned();
+    wall(services).into_iter().chain([head]).collect()
+}
+
 fn quoted(script: &str) -> String {
     format!("'{}'", script.replace('\'', r"'\''"))
 }
@@ -80,7 +94,11 @@ fn a_new_one_asks_at_once() {
 /// Whether it died while the command was at it. Whoever it is, nothing opens.
 fn dies(role: &str, command: &str, delay: Duration, again: &str) -> bool {
     let services = [(); 2].map(|()| Service::new());
-    let options = options(&services);
+    let options = if role == "watcher" {
+        in_the_checkout(&services)
+    } else {
+        options(&services)
+    };
     let options: Vec<_> = options.iter().map(String::as_str).collect();
     let environment = ready_with(command, &options, Some(&services));
     let before = User::of(&environment);
@@ -93,6 +111,10 @@ fn dies(role: &str, command: &str, delay: Duration, again: &str) -> bool {
         let hit = hit(&environment, &mut child, role, delay);
         let gone = || hit.is_none_or(|pid| name(pid).is_empty());
         eventually("it dies", gone);
+        if role == "watcher" && command == "exec" {
+            // Its programs stand still until another one comes.
+            environment.cofferdam(&["exec", NAME, "--", "true"]);
+        }
         hit.is_some()
     };
     let done = end(child, command);
@@ -103,6 +125,21 @@ fn dies(role: &str, command: &str, delay: Duration, again: &str) -> bool {
     hit && (role != "command" || done.0.is_none())
 }
 
+/// Those of this environment's sandboxes, by their command lines.
+fn watchers(environment: &Environment) -> Vec<u32> {
+    let ids = checker::ids(environment);
+    let is_one = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<_> = line.split(|&byte| byte == 0).collect();
+        words.contains(&&b"watch-checkout"[..])
+            && ids.iter().any(|id| words.contains(&id.as_bytes()))
+    };
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    all.filter_map(|entry| entry.file_name().to_string_lossy().parse().ok())
+        .filter(is_one)
+        .collect()
+}
+
 /// Kills the process, at this time or as soon as there is one, unless the command ends before.
 fn hit(environment: &Environment, child: &mut Child, role: &str, delay: Duration) -> Option<u32> {
     let command = child.id();
@@ -110,6 +147,7 @@ fn hit(environment: &Environment, child: &mut Child, role: &str, delay: Duration
         "launcher" => (children_of(command).into_iter())
             .find(|(_, _, line)| line.starts_with("cofferdam-guest"))
             .map(|(pid, ..)| pid),
+        "watcher" => watchers(environment).first().copied(),
         role => of(environment, role).first().copied(),
     };
     let number = Pid::from_raw(i32::try_from(command).unwrap()).unwrap();
