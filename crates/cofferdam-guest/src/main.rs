@@ -5,7 +5,8 @@
 //! the [`init`] of the sandbox, which builds the sandbox's [`view`] of the file system, gives up all
 //! privileges and then [`serve`]s the host: it runs programs on request. Where something else has made the namespaces it is
 //! their process 1 alone ([`given`]), or of those whose network another joins ([`hold`]); what root gives to those is made
-//! ready by [`attach`]. Under the name `git` it is another program: the [`guard`] in front of the real one.
+//! ready by [`attach`]. Under the name `git` it is another program: the [`guard`] in front of the real one; under that of a remote helper of git's the way of a [`push`]
+//! to the host.
 
 mod attach;
 mod channel;
@@ -24,6 +25,7 @@ mod netlink;
 mod pools;
 mod program;
 mod prove;
+mod push;
 mod renames;
 mod seccomp;
 mod serve;
@@ -39,6 +41,9 @@ use std::path::Path;
 fn main() {
     if guard::is_meant(std::env::args_os().next().as_deref()) {
         sys::exit(guard::run(std::env::args_os().collect()));
+    }
+    if push::is_meant(std::env::args_os().next().as_deref()) {
+        sys::exit(push::run());
     }
     let mut words = std::env::args_os().skip(1);
     let role = words.next();

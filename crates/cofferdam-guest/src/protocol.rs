@@ -7,6 +7,7 @@
 pub mod files;
 mod frame;
 mod proof;
+pub mod push;
 mod setup;
 
 use std::time::Duration;

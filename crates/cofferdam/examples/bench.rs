@@ -182,6 +182,7 @@ impl Host {
             branch: self.repo.head.branch(),
             identity: Some(&Identity::fallback()),
             config: &self.config,
+            pushes: false,
             index: index.as_ref().map(|index| IndexFile::Bytes(&index.bytes)),
         })?;
         Ok(())
@@ -261,6 +262,7 @@ async fn gate(home: &Home, path: &Path, room: &Path, count: usize) -> Result<()>
             repo: repo.clone(),
             id,
             base: repo.head.commit().clone(),
+            known: Vec::new(),
             alternate: state.join("vault"),
             state: state.clone(),
             holder: Own::Tip,

@@ -1,6 +1,7 @@
 //! The one writer of host files: private modes, whole or not at all, never through a symlink.
 
 pub(crate) mod beneath;
+pub(crate) mod listener;
 pub(crate) mod lock;
 
 use std::fs;

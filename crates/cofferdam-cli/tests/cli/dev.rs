@@ -332,17 +332,6 @@ fn branches_live_side_by_side_on_the_shelf() {
         lives.git(&["log", "-1", "--format=%s", "main"]).trim(),
         "start"
     );
-    // Pushed to `host` it comes home beside the branches, and what is checked out is nobody's to push to.
-    let pushed = lives.exec("dev-two", "git push -q host two").expect_code(0);
-    assert!(pushed.stderr.contains("refs/cofferdam/"), "{pushed}");
-    let kept = lives.git(&["for-each-ref", "--format=%(subject)", "refs/cofferdam"]);
-    assert!(kept.lines().any(|line| line == "on-two"), "{kept}");
-    let refused = lives.exec("dev-two", "git push -q host two:main");
-    assert_eq!(refused.status.code(), Some(1), "{refused}");
-    assert_eq!(
-        lives.git(&["log", "-1", "--format=%s", "main"]).trim(),
-        "start"
-    );
     // The work on it outlives the sandboxes.
     let used = lives.cofferdam(&["volume", "list"]).expect_code(0).stdout;
     let shelf = used.lines().find(|line| line.contains("shelf")).unwrap();
@@ -370,6 +359,26 @@ fn branches_live_side_by_side_on_the_shelf() {
         .cofferdam(&["volume", "remove", volume])
         .expect_code(0);
     lives.expect_clean();
+}
+
+/// A branch that began further back comes home beside what is checked out; what goes on from nothing of the host's does not.
+#[test]
+fn a_branch_from_an_older_commit_comes_home_too() {
+    let lives = Lives::new();
+    lives.git(&["commit", "-q", "--allow-empty", "-m", "second"]);
+    lives.cofferdam(&["start"]).expect_code(0);
+    let script = format!("git switch -qc old HEAD~1 && {COMMIT} on-old && git switch -q main");
+    let left = lives.exec("dev", &script).expect_code(0);
+    assert!(left.stderr.contains("refs/cofferdam/"), "{left}");
+    assert!(!left.stderr.contains("refused"), "{left}");
+    let kept = lives.git(&["for-each-ref", "--format=%(subject)", "refs/cofferdam"]);
+    assert!(kept.lines().any(|line| line == "on-old"), "{kept}");
+    let script = format!("git switch -q --orphan alone && {COMMIT} alone && git switch -q main");
+    let left = lives.exec("dev", &script).expect_code(0);
+    assert!(left.stderr.contains("does not descend"), "{left}");
+    lives
+        .cofferdam(&["delete", "--force", "dev"])
+        .expect_code(0);
 }
 
 // covers: S3-138
@@ -484,6 +493,15 @@ fn a_day_in_a_container() {
         );
         let place = "/repo-shelf/worktrees/two";
         assert_eq!(seen.expect_code(0).stdout, format!("typed\n{place}\ntwo\n"));
+        let push = "git commit -q --allow-empty -m pushed && git push host two";
+        let pushed = world.exec_in("dev-two", push).expect_code(0);
+        let subject = world.environment.git(&["log", "-1", "--format=%s", "two"]);
+        assert_eq!(subject.trim(), "pushed", "{pushed}");
+        let refused = world.exec_in("dev-two", "git push host two:main");
+        assert!(
+            refused.stderr.contains("checked out on the host"),
+            "{refused}"
+        );
         world.cofferdam(&["delete", "dev-two"]).expect_code(0);
         world.environment.expect_clean();
     }

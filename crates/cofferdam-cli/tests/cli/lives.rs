@@ -61,6 +61,24 @@ impl Lives {
         watcher
     }
 
+    /// Ends what watches the checkout of this sandbox, as `kill -9` does.
+    #[track_caller]
+    pub(crate) fn kill_watcher(&self, name: &str) {
+        let listed = self.listed(name).unwrap();
+        let id = listed["id"].as_str().unwrap();
+        let is_its = |process: &std::path::Path| {
+            let words = std::fs::read(process.join("cmdline")).unwrap_or_default();
+            let words = String::from_utf8_lossy(&words).into_owned();
+            words.contains("\0watch-checkout\0") && words.contains(id)
+        };
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut processes = processes.map(|one| one.path());
+        let watcher = processes.find(|process| is_its(process)).unwrap();
+        let watcher = watcher.file_name().unwrap().to_str().unwrap();
+        let watcher = rustix::process::Pid::from_raw(watcher.parse().unwrap()).unwrap();
+        rustix::process::kill_process(watcher, rustix::process::Signal::KILL).unwrap();
+    }
+
     /// What `list --json` says of it.
     #[track_caller]
     pub(crate) fn listed(&self, name: &str) -> Option<serde_json::Value> {

@@ -18,6 +18,7 @@ mod daemon;
 mod delete;
 mod demo;
 mod dev;
+mod dev_push;
 mod doctor;
 mod engine_bad_input;
 mod engine_by_hand;

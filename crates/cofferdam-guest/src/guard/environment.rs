@@ -6,14 +6,14 @@ use super::Word;
 
 /// Names and values. Of those with the same name the last counts.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Environment(Vec<(Word, Word)>);
+pub(crate) struct Environment(Vec<(Word, Word)>);
 
 /// Those of this process.
 #[expect(
     clippy::disallowed_methods,
     reason = "whoever calls git says by variables what git and its hooks do: this is the place that reads them"
 )]
-pub(super) fn own() -> Environment {
+pub(crate) fn own() -> Environment {
     let all = std::env::vars_os();
     Environment(
         all.map(|(name, value)| (name.into_vec(), value.into_vec()))
@@ -22,7 +22,7 @@ pub(super) fn own() -> Environment {
 }
 
 impl Environment {
-    pub(super) fn get(&self, name: &str) -> Option<&[u8]> {
+    pub(crate) fn get(&self, name: &str) -> Option<&[u8]> {
         let mut latest = self.0.iter().rev();
         latest
             .find(|(other, _)| other == name.as_bytes())

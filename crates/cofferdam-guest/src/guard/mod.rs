@@ -13,12 +13,12 @@
 mod builtins;
 mod commands;
 mod config;
-mod environment;
+pub(crate) mod environment;
 mod globals;
 mod judge;
 mod log;
 mod options;
-mod real;
+pub(crate) mod real;
 mod refusal;
 mod settings;
 mod shell;
@@ -33,7 +33,7 @@ use environment::Environment;
 use real::Real;
 
 /// An argument, a name or a value: any bytes but NUL.
-type Word = Vec<u8>;
+pub(crate) type Word = Vec<u8>;
 
 /// A file of the host's, which it provides where it wants to know. No variable names it: those are the agent's.
 const LOG: &str = "/.cofferdam/guard.log";

@@ -13,13 +13,13 @@ use super::Word;
 use crate::sys;
 
 /// Where programs are looked for without a `PATH`.
-pub(super) const USUAL_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
-/// More of what an alias stands for is not read.
-const LONGEST_ALIAS: u64 = 64 << 10;
+pub(crate) const USUAL_PATH: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
+/// More of what git answers is not read.
+const LONGEST_ANSWER: u64 = 64 << 10;
 
 /// Why there is none.
 #[derive(Debug)]
-pub(super) enum Missing {
+pub(crate) enum Missing {
     /// It cannot be told from this program.
     Itself(io::Error),
     NotFound,
@@ -52,14 +52,14 @@ struct Candidate {
 }
 
 #[derive(Debug)]
-pub(super) struct Real {
+pub(crate) struct Real {
     /// At least one, the best first.
     candidates: Vec<Candidate>,
 }
 
 impl Real {
     /// `by_path`: this program was called by its path, not found in `PATH`.
-    pub(super) fn find(path: &[u8], by_path: bool) -> Result<Self, Missing> {
+    pub(crate) fn find(path: &[u8], by_path: bool) -> Result<Self, Missing> {
         let own = fs::metadata("/proc/self/exe").map_err(Missing::Itself)?;
         let is_own = |found: &Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
         let found = places(path, b"git").filter_map(|place| {
@@ -103,6 +103,14 @@ impl Real {
         missing
     }
 
+    /// What git answers to these words, up to 64 KiB; it reads nothing.
+    pub(crate) fn answer(&self, words: &[Word]) -> io::Result<Vec<u8>> {
+        match self.candidates.first() {
+            Some(first) => output(&first.path, words),
+            None => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+        }
+    }
+
     /// What git says that an alias stands for. Git alone knows where its configuration is, what it includes, and which value counts.
     pub(super) fn alias(&self, steering: &[Word], name: &[u8]) -> Option<Word> {
         let key = [b"alias.", name].concat();
@@ -110,7 +118,7 @@ impl Real {
         let mut words = vec![b"git".to_vec()];
         words.extend(steering.iter().cloned());
         words.extend(own.iter().map(|word| word.to_vec()));
-        let output = output(&self.candidates.first()?.path, &words).ok()?;
+        let output = self.answer(&words).ok()?;
         // Ended by NUL; git printed nothing where there is none.
         output.strip_suffix(b"\0").map(<[u8]>::to_vec)
     }
@@ -184,7 +192,7 @@ fn output(program: &Path, words: &[Word]) -> io::Result<Vec<u8>> {
     drop(writer);
     let mut output = Vec::new();
     let read = File::from(reader)
-        .take(LONGEST_ALIAS)
+        .take(LONGEST_ANSWER)
         .read_to_end(&mut output);
     // Whoever called may have chosen that nobody waits for children. How it ended says nothing that its output does not.
     let _ = sys::wait(child, true);

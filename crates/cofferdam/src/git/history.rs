@@ -101,6 +101,21 @@ impl Repository {
         Ok(done.exit.success())
     }
 
+    /// Those of `commits` that are in the history of none of the others.
+    pub async fn independent(
+        &self,
+        commits: &[Oid],
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Oid>, GitError> {
+        let text = self
+            .command()
+            .args(["merge-base", "--independent"])
+            .args(commits.iter().map(Oid::as_str))
+            .line(cancel)
+            .await?;
+        Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
     /// Whether a branch, tag or remote branch other than `branch` contains the commit.
     pub async fn is_elsewhere(
         &self,

@@ -54,6 +54,8 @@ pub enum Own {
     BeforeAgain(u32),
     /// The newest commit of the sandbox that passed the gate.
     Tip,
+    /// What a push from inside brings, until its branch has moved.
+    Pushed,
     /// What the sandbox had in no commit when its user asked for it, as a commit.
     Uncommitted,
     /// What was last brought into the user's working tree: a commit of that on top of what was checked out.
@@ -67,6 +69,7 @@ pub fn own(id: SandboxId, which: Own) -> String {
         Own::Before => "before",
         Own::BeforeAgain(number) => return format!("{}-{number}", own(id, Own::Before)),
         Own::Tip => "tip",
+        Own::Pushed => "pushed",
         Own::Uncommitted => "uncommitted",
         Own::Applied => "applied",
     };

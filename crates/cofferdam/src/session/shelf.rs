@@ -1,27 +1,37 @@
 //! The shelf: a repository in a volume, with a working tree for each branch that somebody works on beside the checkout. All dev sandboxes
 //! of the checkout have it, and what is in it is theirs: no git of the host's opens it. Branches get there by git in a jail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::dev::{self, SHELF};
 use super::options::Caller;
-use crate::fsx::FileError;
+use crate::fsx::{self, FileError, lock};
 use crate::git::identity::{self, UserConfig};
 use crate::git::vault::{Vault, VaultError};
 use crate::git::{GitError, Identity, Oid, Repository};
+use crate::home::Home;
 use crate::names::BranchName;
 use crate::process::Exit;
+use crate::registry::Record;
 use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
 use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
 use crate::text::printable_line;
-use crate::volumes::{self, Purpose, VolumeError};
+use crate::volumes::{self, Purpose, Volume, VolumeError};
 
 const SCRIPT: &str = include_str!("shelf.sh");
 /// Where the packs are in the jail.
 const PACKS: &str = "/packs";
+/// Beside the files of the volume: the branches that were brought there, each with where it started. A line for each start, the
+/// newest last.
+const BRANCHES: &str = "branches";
+const BRANCHES_LIMIT: u64 = 4 << 20;
+/// So many starts of one branch are kept.
+const STARTS: usize = 4;
+/// How long another command may write that list.
+const OTHERS: Duration = Duration::from_secs(5);
 /// The working tree of a large repository is written.
 const LIMIT: Duration = Duration::from_mins(20);
 
@@ -149,11 +159,102 @@ pub async fn provision(
             said: printable_line(said.trim_end()),
         });
     }
+    write(&volume, branch, &tip).await?;
     Ok(Shelved {
         directory,
         tip,
         from,
     })
+}
+
+/// The branches that a checkout's user has brought to its shelf, which sandboxes cannot write.
+#[derive(Debug, Default)]
+pub(super) struct Noted(Vec<(Oid, BranchName)>);
+
+impl Noted {
+    fn read(volume: &Volume) -> Result<Self, FileError> {
+        let text = match fsx::read_bounded(&volume.beside(BRANCHES), BRANCHES_LIMIT) {
+            Err(error) if error.is_not_found() => return Ok(Self::default()),
+            text => text?,
+        };
+        let text = String::from_utf8_lossy(&text);
+        let lines = text.lines().filter_map(|line| {
+            let (oid, branch) = line.split_once(' ')?;
+            Some((oid.parse().ok()?, branch.parse().ok()?))
+        });
+        Ok(Self(lines.collect()))
+    }
+
+    pub(super) fn has(&self, branch: &BranchName) -> bool {
+        self.starts(branch).next().is_some()
+    }
+
+    /// Each once.
+    pub(super) fn branches(&self) -> impl Iterator<Item = &BranchName> {
+        let all: BTreeSet<&BranchName> = self.0.iter().map(|(_, branch)| branch).collect();
+        all.into_iter()
+    }
+
+    /// Where the branch started, the newest first.
+    pub(super) fn starts(&self, branch: &BranchName) -> impl Iterator<Item = &Oid> {
+        let ours = self.0.iter().rev().filter(move |(_, one)| one == branch);
+        ours.map(|(start, _)| start)
+    }
+}
+
+/// The shelf that a sandbox has.
+pub(super) fn of(home: &Home, record: &Record) -> Result<Option<Volume>, VolumeError> {
+    let mut ours = record.volumes.iter();
+    let ours = ours.find(|mount| dev::purpose(mount) == Some(Purpose::Shelf));
+    match ours {
+        Some(mount) => volumes::find(home, &mount.name),
+        None => Ok(None),
+    }
+}
+
+/// What was brought to the shelf of this sandbox.
+pub(super) fn noted(home: &Home, record: &Record) -> Result<Noted, VolumeError> {
+    match of(home, record)? {
+        Some(volume) => Ok(Noted::read(&volume)?),
+        None => Ok(Noted::default()),
+    }
+}
+
+/// From now on it is one of those.
+pub(super) async fn note(
+    home: &Home,
+    record: &Record,
+    branch: &BranchName,
+    start: &Oid,
+) -> Result<(), VolumeError> {
+    match of(home, record)? {
+        Some(volume) => Ok(write(&volume, branch, start).await?),
+        None => Ok(()),
+    }
+}
+
+async fn write(volume: &Volume, branch: &BranchName, start: &Oid) -> Result<(), FileError> {
+    // Where it is held for longer something is wrong, and a line less does no harm.
+    let lock = lock::take_within(&volume.beside("branches.lock"), OTHERS).await?;
+    let mut noted = Noted::read(volume)?;
+    let starts: Vec<Oid> = noted.starts(branch).take(STARTS - 1).cloned().collect();
+    if starts.first() == Some(start) {
+        return Ok(());
+    }
+    noted
+        .0
+        .retain(|(oid, one)| one != branch || (starts.contains(oid) && oid != start));
+    noted.0.push((start.clone(), branch.clone()));
+    let lines = noted
+        .0
+        .iter()
+        .map(|(oid, branch)| format!("{oid} {branch}\n"));
+    fsx::write_private(
+        &volume.beside(BRANCHES),
+        lines.collect::<String>().as_bytes(),
+    )?;
+    drop(lock);
+    Ok(())
 }
 
 /// The commit from which it goes on, and the name of what has that.

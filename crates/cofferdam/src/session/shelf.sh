@@ -33,6 +33,8 @@ remote() {
 }
 [ -z "$origin" ] || remote origin "$origin"
 remote host "$7"
+# A push goes through the gate of the host, and what is fetched is what the sandbox has.
+git config --replace-all remote.host.pushurl cofferdam::host
 git config --replace-all user.name "$5"
 git config --replace-all user.email "$6"
 # Where a branch was renamed to one below it, its name is in the way; the commit has one all the same.

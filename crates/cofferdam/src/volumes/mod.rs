@@ -67,6 +67,11 @@ impl Volume {
         self.place.join(FILES)
     }
 
+    /// A file beside what sandboxes see.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.place.join(name)
+    }
+
     /// How much is in it. Goes through all of it.
     pub fn size(&self) -> Result<Size, VolumeError> {
         Ok(contents::size(&self.files())?)

@@ -267,6 +267,7 @@ impl World {
             repo: self.repo.clone(),
             id: self.id,
             base: self.base.clone(),
+            known: Vec::new(),
             alternate: self.state().join("vault"),
             state: self.state(),
             holder: Own::Tip,

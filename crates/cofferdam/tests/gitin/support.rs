@@ -165,6 +165,7 @@ impl World {
             branch: Some(&"work/x".parse().unwrap()),
             identity: Some(&identity),
             config,
+            pushes: false,
             index: index.map(IndexFile::Bytes),
         })
         .unwrap();

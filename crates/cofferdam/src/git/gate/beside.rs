@@ -191,8 +191,14 @@ async fn repositories(
     if found.is_empty() {
         return Ok(());
     }
-    let base = beside(gate, quarantine, changes, &gate.base, cancel).await?;
-    let own = names::bare_repositories(split_names(&base));
+    let mut given = Vec::new();
+    for commit in gate.given() {
+        given.push(beside(gate, quarantine, changes, commit, cancel).await?);
+    }
+    let own = given
+        .iter()
+        .map(|names| names::bare_repositories(split_names(names)));
+    let own: BTreeSet<_> = own.flatten().collect();
     let new = found
         .difference(&own)
         .take(MOST)

@@ -102,7 +102,10 @@ pub struct Gate {
     pub id: SandboxId,
     /// The commit that was exported.
     pub base: Oid,
-    /// A host-owned directory whose `pack/` holds the base's history, what passed the gate since, and
+    /// Other commits of the host's that the sandbox has, none of them in the history of the base or of another one: what they
+    /// contain is not new, and what they have is the user's as much as what the base has.
+    pub known: Vec<Oid>,
+    /// A host-owned directory whose `pack/` holds the history of all these, what passed the gate since, and
     /// nothing else.
     pub alternate: PathBuf,
     /// The sandbox's state directory: where a refused pack is kept.
@@ -250,6 +253,11 @@ impl GateError {
 }
 
 impl Gate {
+    /// What the sandbox had from the host.
+    fn given(&self) -> impl Iterator<Item = &Oid> {
+        std::iter::once(&self.base).chain(&self.known)
+    }
+
     /// Takes a pack and the id of the commit it ends in, both from a sandbox, and lets in what
     /// passes. Afterwards the commits are in the repository and [`holder`](Self::holder) is at `tip`; no other ref has moved. On any error the repository is as it was. A refused pack is kept
     /// in the state directory; an error that is not a refusal is this machine's, and may go away.
@@ -364,7 +372,7 @@ impl Gate {
         // What the tip is explains a walk that failed.
         is_commit?;
         let history = history?;
-        if !history.descends && *tip != self.base {
+        if !history.descends && !self.given().any(|given| given == tip) {
             let (tip, base) = (tip.clone(), self.base.clone());
             return Err(GateError::refused(Refusal::NotDescendant { tip, base }));
         }

@@ -242,7 +242,7 @@ async fn look_at_links<'a>(
     Ok(())
 }
 
-/// Drops the suspects that are exactly as in the base.
+/// Drops the suspects that are exactly as in the base, or in another commit that the sandbox was given.
 async fn confirm(
     gate: &Gate,
     quarantine: &Quarantine,
@@ -251,14 +251,20 @@ async fn confirm(
 ) -> Result<Vec<Violation>, GateError> {
     let mut violations = Vec::new();
     for some in in_calls(&suspects) {
-        let base = base_entries(gate, quarantine, some.iter().map(|one| one.path), cancel).await?;
+        let mut given = Vec::new();
+        for commit in gate.given() {
+            let paths = some.iter().map(|one| one.path);
+            given.push(entries(gate, quarantine, commit, paths, cancel).await?);
+        }
         for one in some {
-            let own = base.get(one.path);
-            let cleared = if one.by_name {
-                own.is_some()
-            } else {
-                own == one.entry
-            };
+            let cleared = given.iter().any(|entries| {
+                let own = entries.get(one.path);
+                if one.by_name {
+                    own.is_some()
+                } else {
+                    own == one.entry
+                }
+            });
             let repeated = violations.last().is_some_and(|last: &Violation| {
                 last.what == one.what && last.path == shown(one.path)
             });
@@ -292,9 +298,10 @@ fn in_calls<'a, 'b>(mut rest: &'b [Suspect<'a>]) -> impl Iterator<Item = &'b [Su
     })
 }
 
-async fn base_entries(
+async fn entries(
     gate: &Gate,
     quarantine: &Quarantine,
+    commit: &Oid,
     paths: impl Iterator<Item = &[u8]>,
     cancel: &CancellationToken,
 ) -> Result<HashMap<Vec<u8>, Entry>, GateError> {
@@ -308,7 +315,7 @@ async fn base_entries(
     }
     let done = quarantine
         .command(&gate.repo)
-        .args(["ls-tree", "-z", "--full-tree", gate.base.as_str(), "--"])
+        .args(["ls-tree", "-z", "--full-tree", commit.as_str(), "--"])
         .args(paths.into_iter().map(std::ffi::OsStr::from_bytes))
         .run(cancel)
         .await?;

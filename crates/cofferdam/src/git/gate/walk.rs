@@ -83,7 +83,9 @@ pub(super) async fn walk(
             "-O/dev/null",
             "--format=%H %P%n%s",
         ])
-        .args([tip.as_str(), &format!("^{}", gate.base), "--"])
+        .arg(tip.as_str())
+        .args(gate.given().map(|given| format!("^{given}")))
+        .arg("--")
         .output(Sink::Fd(write_end))
         .limit(gate.limits.time)
         .answers(&[128])

@@ -50,6 +50,8 @@ pub struct PrivateCloneSpec<'a> {
     /// Author of commits made inside.
     pub identity: Option<&'a Identity>,
     pub config: &'a UserConfig,
+    /// Whether its git can push to the host: it has a remote `host` then.
+    pub pushes: bool,
     /// The index handed in, see [`super::index`].
     pub index: Option<IndexFile<'a>>,
 }
@@ -213,7 +215,7 @@ pub fn give_back(directory: &Path, pack: &Path) -> Result<(), FileError> {
 }
 
 /// Links the packs, or copies them where they cannot be linked (another file system).
-fn link_packs(vault: &Path, packs: &[PathBuf]) -> Result<(), FileError> {
+pub fn link_packs(vault: &Path, packs: &[PathBuf]) -> Result<(), FileError> {
     let directory = vault.join("pack");
     make_dir(&directory)?;
     for pack in packs {
@@ -280,6 +282,13 @@ fn configuration(spec: &PrivateCloneSpec<'_>) -> String {
         section(
             "user",
             &[("name", &identity.name), ("email", &identity.email)],
+        );
+    }
+    if spec.pushes {
+        // There is nothing to be fetched: what is checked out there is here.
+        section(
+            "remote \"host\"",
+            &[("url", "cofferdam::host"), ("skipFetchAll", "true")],
         );
     }
     // A gc would repack the whole history out of the read-only alternate.

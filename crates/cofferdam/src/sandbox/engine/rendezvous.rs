@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::fsx;
+use crate::fsx::listener::listen_in;
 
 /// The name of the socket, short because a socket's path is.
 const SOCKET: &str = "s";
-/// The same before anybody may connect.
-const UNSEEN: &str = "t";
 
 /// Below a directory that only its user can enter. Removed with this value; nobody can connect after that.
 #[derive(Debug)]
@@ -36,17 +35,7 @@ impl Rendezvous {
 
     /// In a directory that is there, and that its container may be watching: a socket that can be seen can be connected to.
     pub(super) fn in_place(directory: &Path) -> io::Result<Self> {
-        let at_hand = rustix::fs::open(
-            directory,
-            rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
-            rustix::fs::Mode::empty(),
-        )?;
-        // The directory's path may be longer than the address of a socket.
-        let number = std::os::fd::AsRawFd::as_raw_fd(&at_hand);
-        let listener = UnixListener::bind(format!("/proc/self/fd/{number}/{UNSEEN}"))?;
-        let unseen = directory.join(UNSEEN);
-        std::fs::set_permissions(&unseen, Permissions::from_mode(0o666))?;
-        std::fs::rename(unseen, directory.join(SOCKET))?;
+        let listener = listen_in(directory, SOCKET)?;
         Ok(Self {
             directory: directory.to_owned(),
             listener,

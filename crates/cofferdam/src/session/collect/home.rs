@@ -108,12 +108,17 @@ impl Collector<'_> {
                 continue;
             }
             looked += 1;
-            match self.receive(owned, source, &tip.id, Own::Tip).await? {
+            let received = if is_beside(owned, tip) {
+                self.receive_beside(owned, source, &tip.id).await?
+            } else {
+                self.receive(owned, source, &tip.id, Own::Tip).await?
+            };
+            match received {
                 Received::Accepted(accepted) => {
                     self.welcome(&mut journey, tip, &accepted, collected)
                         .await?;
                 }
-                Received::Refused { why, pack } => {
+                Received::Refused { why, pack, .. } => {
                     let pack = journey.bounded(pack)?;
                     collected.keeps_repository |= pack.is_none();
                     let landing = Landing::Refused { pack, why };
@@ -347,6 +352,13 @@ impl Journey<'_> {
         self.kept_bytes += bytes;
         Ok(Some(pack))
     }
+}
+
+/// Whether it is a branch that a person made where they live, beside the one that is checked out.
+fn is_beside(owned: &Owned, tip: &Tip) -> bool {
+    let own = owned.record.branch.as_ref();
+    let is_own = own.is_some_and(|branch| branch.as_str() == tip.name);
+    owned.record.dev.is_some() && tip.lands && tip.name != DETACHED && !is_own
 }
 
 /// Whether an earlier collecting kept the same.

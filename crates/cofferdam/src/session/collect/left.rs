@@ -17,12 +17,10 @@ use crate::registry::{Mode, Owned};
 use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
 use crate::sandbox::{Access, Limits, Mount, MountSource};
 use crate::session::form::Form;
+use crate::session::jailed::READER;
 use crate::session::layers;
 use crate::session::mounts::jail_mounts;
 
-/// Where the jail has a git directory of ours: of the sandbox's own it reads the objects alone, so
-/// that no setting and no ref in it can keep honest commits inside.
-pub(super) const READER: &str = "/.cofferdam/reader";
 /// Where a jail has the files.
 pub(super) const FILES: &str = "/workspace/copy";
 /// With more names a look at all files is no slower.

@@ -40,6 +40,7 @@ mod tips;
 
 pub use error::CollectError;
 pub(super) use home::{keeps_work, sets_aside};
+pub(super) use packing::rules;
 pub use rest::Rest;
 pub(super) use rest::{ANSWER, COMMIT_THE_REST};
 

@@ -6,18 +6,18 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::left::{PLACE, READER};
+use super::left::PLACE;
 use super::{CollectError, Collector, Source};
 use crate::fsx::{self, FileError};
-use crate::git::gate::{self, Accepted, Gate, GateError};
-use crate::git::private_clone::{self, INSIDE_GIT_DIR, INSIDE_VAULT, PrivateClone};
+use crate::git::gate::{self, Accepted, Gate, GateError, Refusal};
+use crate::git::private_clone::{self, PrivateClone};
 use crate::git::refs::Own;
 use crate::git::{Oid, bare};
 use crate::process::{Exit, Input};
 use crate::registry::{Owned, PathText, Record};
-use crate::sandbox::native::jail::{self, JailOutcome, JailOutput, JailRequest};
-use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
-use crate::session::mounts::jail_mounts;
+use crate::sandbox::SandboxError;
+use crate::sandbox::native::jail::{self, JailOutcome, JailOutput};
+use crate::session::jailed::Objects;
 use crate::session::pipes::{pipe_ends, spool};
 use crate::session::transfer;
 
@@ -30,6 +30,8 @@ pub(super) enum Received {
         why: String,
         /// `None`: no pack of it could be made or kept.
         pack: Option<PathBuf>,
+        /// It does not descend from where the sandbox started.
+        elsewhere: bool,
     },
 }
 
@@ -48,6 +50,47 @@ impl Collector<'_> {
         self.limit / 4
     }
 
+    /// As [`Self::receive`], of a branch on which nobody is: it may have begun at any commit of the base's history.
+    pub(super) async fn receive_beside(
+        &self,
+        owned: &Owned,
+        source: &Source<'_>,
+        tip: &Oid,
+    ) -> Result<Received, CollectError> {
+        let received = self.receive(owned, source, tip, Own::Tip).await?;
+        let Received::Refused {
+            pack,
+            elsewhere: true,
+            ..
+        } = &received
+        else {
+            return Ok(received);
+        };
+        let Some(fork) = self.fork(owned, tip).await? else {
+            return Ok(received);
+        };
+        if let Some(pack) = pack {
+            fsx::remove_file_if_exists(pack)?;
+        }
+        self.receive_from(owned, source, tip, Own::Tip, (&fork, &fork))
+            .await
+    }
+
+    /// Where a branch left the history of the base, which the sandbox says; it is in that history.
+    async fn fork(&self, owned: &Owned, tip: &Oid) -> Result<Option<Oid>, CollectError> {
+        let base = &owned.record.base;
+        let arguments = ["merge-base", tip.as_str(), base.as_str()];
+        let done = self
+            .read(owned, &arguments, Vec::new(), JailOutput::Capture(200))
+            .await?;
+        let text = String::from_utf8_lossy(&done.stdout);
+        let Ok(fork) = text.trim_end().parse::<Oid>() else {
+            return Ok(None);
+        };
+        let is_behind = self.repo.is_ancestor(&fork, base, self.cancel).await?;
+        Ok(is_behind.then_some(fork))
+    }
+
     /// A pack of `tip` without the base's history, through the gate, to be held by one of the sandbox's refs.
     pub(super) async fn receive(
         &self,
@@ -56,10 +99,29 @@ impl Collector<'_> {
         tip: &Oid,
         holder: Own,
     ) -> Result<Received, CollectError> {
+        let base = &owned.record.base;
+        let since = match &owned.record.landed {
+            Some(landed) if was_given_back(owned.directory(), landed) => landed,
+            _ => base,
+        };
+        self.receive_from(owned, source, tip, holder, (base, since))
+            .await
+    }
+
+    /// What is new since `since`, judged as what was made from `base`.
+    async fn receive_from(
+        &self,
+        owned: &Owned,
+        source: &Source<'_>,
+        tip: &Oid,
+        holder: Own,
+        (base, since): (&Oid, &Oid),
+    ) -> Result<Received, CollectError> {
         let gate = Gate {
             repo: self.repo.clone(),
             id: owned.record.id,
-            base: owned.record.base.clone(),
+            base: base.clone(),
+            known: Vec::new(),
             alternate: PrivateClone::at(owned.directory()).vault,
             state: owned.directory().to_owned(),
             holder,
@@ -68,10 +130,6 @@ impl Collector<'_> {
                 ..gate::Limits::default()
             },
             rules: rules(&owned.record),
-        };
-        let since = match &owned.record.landed {
-            Some(landed) if was_given_back(owned.directory(), landed) => landed,
-            _ => &owned.record.base,
         };
         // The gate looks at them over the vault's history, which has it for ever.
         if self
@@ -108,15 +166,21 @@ impl Collector<'_> {
                 {
                     fsx::remove_file_if_exists(&remains)?;
                 }
-                Ok(Received::Refused { why, pack: None })
+                Ok(Received::Refused {
+                    why,
+                    pack: None,
+                    elsewhere: false,
+                })
             }
             (_, Err(GateError::Refused { why, pack })) => Ok(Received::Refused {
                 why: why.to_string(),
                 pack,
+                elsewhere: matches!(why, Refusal::NotDescendant { .. }),
             }),
             (_, Err(error @ GateError::TimedOut(_))) => Ok(Received::Refused {
                 why: error.to_string(),
                 pack: None,
+                elsewhere: false,
             }),
             (_, Err(error)) => Err(error.into()),
         }
@@ -227,56 +291,16 @@ impl Collector<'_> {
     ) -> Result<JailOutcome, CollectError> {
         let reader = owned.directory().join(PLACE);
         bare::make(self.repo, &reader)?;
-        let mut mounts = jail_mounts(owned.directory());
-        mounts.push(Mount {
-            source: MountSource::Path(reader),
-            target: READER.into(),
-            access: Access::ReadOnly,
-        });
-        let objects = format!("{INSIDE_GIT_DIR}/objects");
-        let request = JailRequest {
-            mounts,
-            // A hostile repository must not decide how much memory is used.
-            arguments: [
-                "/bin/sh",
-                "-c",
-                "ulimit -v 16777216; exec \"$@\"",
-                "sh",
-                "git",
-                "-c",
-                "pack.threads=2",
-                "-c",
-                "pack.windowMemory=256m",
-                "-c",
-                "core.packedGitLimit=1g",
-                "-c",
-                "core.commitGraph=false",
-                "-c",
-                "core.multiPackIndex=false",
-            ]
-            .iter()
-            .chain(arguments)
-            .map(OsString::from)
-            .collect(),
-            environment: [
-                ("GIT_DIR", READER),
-                ("GIT_OBJECT_DIRECTORY", objects.as_str()),
-                ("GIT_ALTERNATE_OBJECT_DIRECTORIES", INSIDE_VAULT),
-                ("GIT_CONFIG_NOSYSTEM", "1"),
-                ("GIT_NO_LAZY_FETCH", "1"),
-                ("GIT_NO_REPLACE_OBJECTS", "1"),
-            ]
-            .map(|(key, value)| (key.into(), value.into()))
-            .into(),
-            directory: "/".into(),
+        let git = OsString::from("git");
+        let words = std::iter::once(git).chain(arguments.iter().map(OsString::from));
+        let request = Objects::of(owned.directory()).request(
+            reader,
+            r#"exec "$@""#,
+            words.collect(),
             stdin,
             stdout,
-            limits: Limits {
-                processes: Some(256),
-                ..Limits::default()
-            },
-            timeout: self.step(),
-        };
+            self.step(),
+        );
         Ok(jail::run(request, self.cancel).await?)
     }
 
@@ -331,7 +355,8 @@ fn theirs(error: &CollectError) -> Option<String> {
     }
 }
 
-fn rules(record: &Record) -> gate::Rules {
+/// What its commits may not change.
+pub(in crate::session) fn rules(record: &Record) -> gate::Rules {
     let texts = |paths: &[PathText]| {
         let texts = paths
             .iter()

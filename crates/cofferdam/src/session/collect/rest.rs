@@ -221,7 +221,7 @@ impl Collector<'_> {
         };
         let received = this.receive(owned, &Source::State, &commit, Own::Uncommitted);
         match received.await? {
-            Received::Refused { why, pack } => {
+            Received::Refused { why, pack, .. } => {
                 // The files have it all.
                 if let Some(pack) = pack {
                     crate::fsx::remove_file_if_exists(&pack)?;

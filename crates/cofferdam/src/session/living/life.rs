@@ -21,7 +21,7 @@ use crate::session::form::Form;
 use crate::session::mode_reason::ModeReason;
 use crate::session::plan::error::PlanError;
 use crate::session::sync::SyncMode;
-use crate::session::{guard, network, place, prepare, watched};
+use crate::session::{guard, network, place, prepare, push, watched};
 use crate::wall::change::Change;
 use crate::wall::supervisor::{self, Compiled, Supervisor, Wall};
 
@@ -203,8 +203,9 @@ pub async fn start(
     let mut mounts = anew::mounts(caller, &named.repository, record, &form).await?;
     if record.dev.is_some() {
         // Of this version.
-        mounts.retain(|mount| !guard::is_ours(mount));
+        mounts.retain(|mount| !guard::is_ours(mount) && !push::is_ours(mount));
         mounts.extend(guard::mounts(&caller.home, &directory)?);
+        mounts.extend(push::mounts(&caller.home, &directory)?);
     }
     mounts.extend(Box::pin(beside(caller, &named)).await?);
     let spec = SandboxSpec {

@@ -245,6 +245,7 @@ impl Making<'_> {
                 branch,
                 identity: Some(&self.plan.author),
                 config: &self.plan.config,
+                pushes: owned.record.dev.is_some(),
                 index,
             })?;
             clone.exclude(&hidden)?;

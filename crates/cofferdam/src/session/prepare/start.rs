@@ -21,7 +21,7 @@ use crate::session::mounts::{self, Mounts, Workspace};
 use crate::session::place;
 use crate::session::plan::PlanError;
 use crate::session::transfer;
-use crate::session::{dev, guard, shells};
+use crate::session::{dev, guard, push, shells};
 use crate::volumes;
 use crate::wall::Registration;
 
@@ -99,6 +99,8 @@ impl Making<'_> {
                 spec.mounts.extend(self.volumes(owned)?);
                 spec.mounts
                     .extend(guard::mounts(&self.caller.home, owned.directory())?);
+                spec.mounts
+                    .extend(push::mounts(&self.caller.home, owned.directory())?);
                 spec.search_first = Some(guard::DIRECTORY.into());
             }
             let form = Form::of(&spec, &self.options.environment);

@@ -1,0 +1,265 @@
+//! `git push host`, from dev sandboxes: through the gate, and never to what is checked out.
+
+use cofferdam::fsx::write_private;
+
+use crate::lives::Lives;
+
+/// The sandbox on the branch `feature`.
+const FEATURE: &str = "dev-feature";
+const COMMIT: &str = "date +%s.%N > new; git add -A; git commit -qm";
+
+/// The branch is there on the host too.
+fn on_feature() -> Lives {
+    let lives = Lives::new();
+    lives.git(&["branch", "feature"]);
+    lives
+        .cofferdam(&["start", "--branch", "feature"])
+        .expect_code(0);
+    lives
+}
+
+fn subject(lives: &Lives, branch: &str) -> String {
+    let subject = lives.git(&["log", "-1", "--format=%s", branch, "--"]);
+    subject.trim().to_owned()
+}
+
+/// Nothing moves on the host, and it is said why.
+#[track_caller]
+fn refused(lives: &Lives, script: &str, why: &[&str]) {
+    let before = lives.git(&["for-each-ref", "refs/heads"]);
+    let done = lives.exec(FEATURE, script);
+    assert_eq!(done.status.code(), Some(1), "{script}: {done}");
+    for why in why {
+        assert!(done.stderr.contains(why), "{script}: {why}: {done}");
+    }
+    let after = lives.git(&["for-each-ref", "refs/heads"]);
+    assert_eq!(before, after, "{script}: {done}");
+}
+
+// covers: S3-106, S3-133, S3-135
+#[test]
+fn a_branch_moves_while_the_sandbox_lives() {
+    let lives = on_feature();
+    // The host's own hooks are its user's, and no push from inside runs them.
+    let ran = lives.home().join("ran");
+    let hooks = [
+        "pre-receive",
+        "update",
+        "post-receive",
+        "reference-transaction",
+    ];
+    let hook = |name: &str| lives.repository().join(".git/hooks").join(name);
+    for name in hooks {
+        let script = format!("#!/bin/sh\ntouch {}\n", ran.display());
+        cofferdam::fsx::write_with_mode(&hook(name), script.as_bytes(), 0o755).unwrap();
+    }
+    let push = format!(
+        "{COMMIT} one && git push host feature && git rev-parse HEAD refs/remotes/host/feature"
+    );
+    let pushed = lives.exec(FEATURE, &push).expect_code(0);
+    assert!(pushed.stderr.contains("feature -> feature"), "{pushed}");
+    assert!(pushed.stderr.contains("feature went from"), "{pushed}");
+    assert!(!ran.exists());
+    for name in hooks {
+        std::fs::remove_file(hook(name)).unwrap();
+    }
+    let tip = lives.git(&["rev-parse", "feature"]);
+    assert_eq!(pushed.stdout, format!("{tip}\n{tip}\n"), "{pushed}");
+    assert_eq!(subject(&lives, "main"), "start");
+    // Once more, from where it is now; and who leaves is told nothing twice.
+    let push = format!("{COMMIT} two && git push host feature && git push host feature");
+    let pushed = lives.exec(FEATURE, &push).expect_code(0);
+    assert!(
+        pushed.stderr.contains(&format!("{}..", &tip[..7])),
+        "{pushed}"
+    );
+    assert!(pushed.stderr.contains("Everything up-to-date"), "{pushed}");
+    assert_eq!(subject(&lives, "feature"), "two");
+    let left = lives.exec(FEATURE, "true").expect_code(0);
+    assert!(!left.stderr.contains("feature"), "{left}");
+    // From the sandbox of what is checked out: the shelf is the same, and its own repository has the remote too.
+    lives.cofferdam(&["start"]).expect_code(0);
+    let there = "cd /repo-shelf/worktrees/feature";
+    let script = format!("{there} && {COMMIT} three && git push -q host feature");
+    lives.exec("dev", &script).expect_code(0);
+    assert_eq!(subject(&lives, "feature"), "three");
+    let script = format!(
+        "git switch -qc cofferdam/idea && {COMMIT} idea && git push host cofferdam/idea && {COMMIT} more && git push host HEAD && git switch -q main"
+    );
+    let pushed = lives.exec("dev", &script).expect_code(0);
+    assert_eq!(subject(&lives, "cofferdam/idea"), "more", "{pushed}");
+    assert!(!pushed.stderr.contains("refs/cofferdam/"), "{pushed}");
+    assert!(pushed.stderr.contains("cofferdam/idea is new"), "{pushed}");
+    let own = lives.git(&["for-each-ref", "--format=%(refname)", "refs/cofferdam"]);
+    assert!(!own.contains("pushed"), "{own}");
+    // A commit that came from the host is one that it has: a branch goes there without a pack.
+    let script = "git branch cofferdam/here HEAD && git push host cofferdam/here";
+    lives.exec("dev", script).expect_code(0);
+    assert_eq!(subject(&lives, "cofferdam/here"), "start");
+    // Nothing is to move, and nothing does.
+    let dry = format!("{there} && {COMMIT} dry && git push --dry-run host feature");
+    lives.exec("dev", &dry).expect_code(0);
+    assert_eq!(subject(&lives, "feature"), "three");
+    lives
+        .cofferdam(&["delete", "--force", "dev", FEATURE])
+        .expect_code(0);
+    lives.expect_clean();
+}
+
+// covers: S3-107, S3-132
+#[test]
+fn what_is_not_its_to_move_stays() {
+    let lives = on_feature();
+    lives.git(&["branch", "other"]);
+    lives.exec(FEATURE, &format!("{COMMIT} one")).expect_code(0);
+    let elsewhere = "git init -q /tmp/x && cd /tmp/x && git -c user.name=x -c user.email=x@x commit -q --allow-empty -m x && git push cofferdam::host HEAD:refs/heads/feature";
+    let cases: [(&str, &[&str]); 6] = [
+        (
+            "git push host feature:main",
+            &["the branch is checked out on the host"],
+        ),
+        (
+            "git push host feature:other",
+            &["not this sandbox's", "`cofferdam checkout other`"],
+        ),
+        ("git push host feature:new", &["not this sandbox's"]),
+        (
+            "git push host :feature",
+            &["no branch of the host's is removed"],
+        ),
+        ("git tag v1; git push host v1", &["only branches"]),
+        (elsewhere, &["the commit is not there"]),
+    ];
+    for (script, why) in cases {
+        refused(&lives, script, why);
+    }
+    // By git itself, past the one that explains.
+    let script = "real=$(which -a git | grep -v cofferdam | head -n 1); \
+        git push -q host feature && git commit -q --amend -m rewritten && $real push -f host feature";
+    let done = lives.exec(FEATURE, script);
+    assert!(done.stderr.contains("moves only forward"), "{done}");
+    assert_eq!(subject(&lives, "feature"), "one");
+    lives
+        .exec(FEATURE, "git reset -q --hard host/feature")
+        .expect_code(0);
+    // Protected is protected, on whatever way.
+    refused(
+        &lives,
+        "mkdir .husky; echo x > .husky/pre-commit; git add -A; git commit -qm husky; git push host feature",
+        &["the commit gate refuses it", ".husky/pre-commit"],
+    );
+    lives
+        .exec(FEATURE, "git reset -q --hard HEAD~1")
+        .expect_code(0);
+    // Who commits on the host meanwhile keeps that, and what is said then helps.
+    let tree = lives.git(&["rev-parse", "feature^{tree}"]);
+    let ours = [
+        "commit-tree",
+        "-p",
+        "feature",
+        "-m",
+        "on the host",
+        tree.trim(),
+    ];
+    let ours = lives.git(&ours);
+    lives.git(&["branch", "-f", "feature", ours.trim()]);
+    let push = format!("{COMMIT} inside; git push host feature");
+    let why = ["not a fast-forward", "`cofferdam checkout feature`"];
+    refused(&lives, &push, &why);
+    lives.cofferdam(&["checkout", "feature"]).expect_code(0);
+    let merge = "git merge -q -m merged host/feature && git push -q host feature";
+    lives.exec(FEATURE, merge).expect_code(0);
+    assert_eq!(subject(&lives, "feature"), "merged");
+    // So many, and no more for a while.
+    let many = "for i in $(seq 25); do git push -q host feature:main; done";
+    let done = lives.exec(FEATURE, many);
+    assert!(done.stderr.contains("too many pushes"), "{done}");
+    lives
+        .cofferdam(&["delete", "--force", FEATURE])
+        .expect_code(0);
+}
+
+/// What its user did on another branch is no work of the sandbox's, wherever it comes in.
+#[test]
+fn what_is_merged_from_the_host_is_the_hosts() {
+    let lives = on_feature();
+    lives.exec(FEATURE, &format!("{COMMIT} one")).expect_code(0);
+    lives.write(".husky/pre-commit", "true\n");
+    lives.git(&["add", "-A"]);
+    lives.git(&["commit", "-qm", "hooks of the user's"]);
+    let merge =
+        "git fetch -q host main && git merge -q -m merged FETCH_HEAD && git push host feature";
+    let pushed = lives.exec(FEATURE, merge).expect_code(0);
+    assert_eq!(subject(&lives, "feature"), "merged", "{pushed}");
+    // The control: another one is its own.
+    let other = "echo other > .husky/pre-commit; git commit -qam changed; git push host feature";
+    refused(&lives, other, &[".husky/pre-commit"]);
+    lives
+        .cofferdam(&["delete", "--force", FEATURE])
+        .expect_code(0);
+}
+
+/// A branch moves once its checks succeed.
+#[test]
+fn what_is_pushed_is_checked() {
+    let lives = Lives::new();
+    let config = lives.home().join(".cofferdam/config.yaml");
+    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
+    write_private(&config, b"gate:\n  checks:\n    - cmd: test ! -e bad\n").unwrap();
+    lives.git(&["branch", "feature"]);
+    lives
+        .cofferdam(&["start", "--branch", "feature"])
+        .expect_code(0);
+    let bad = "touch bad; git add -A; git commit -qm bad; git push host feature";
+    let why = ["its checks did not succeed", "test ! -e bad"];
+    refused(&lives, bad, &why);
+    let good = "git rm -q bad; git commit -qm good; git push host feature";
+    lives.exec(FEATURE, good).expect_code(0);
+    assert_eq!(subject(&lives, "feature"), "good");
+    lives
+        .cofferdam(&["delete", "--force", FEATURE])
+        .expect_code(0);
+}
+
+/// A frame that is none, one that is too long, one with an unknown question, and one of another version.
+const GARBAGE: &str = r#"
+use Socket;
+for my $words ("", "x", "\xff\xff\xff\xff" . "y" x 100, pack("V", 3) . "\x01\x09\x00", pack("V", 2) . "\x7f\x00") {
+    socket(my $s, PF_UNIX, SOCK_STREAM, 0) or die;
+    connect($s, sockaddr_un("/.cofferdam/pushes/s")) or die "connect: $!";
+    syswrite($s, $words);
+    shutdown($s, 1);
+    my $answer = join "", <$s>;
+    print length($words), " ", ($answer =~ /another version/ ? "version" : "nothing"), "\n";
+}"#;
+
+/// Any program may ask, in any words; the next one is answered all the same, also by the next watcher.
+#[test]
+fn who_asks_for_anything_else_stops_nobody() {
+    let lives = on_feature();
+    let done = lives.exec(FEATURE, &format!("perl -e '{GARBAGE}'"));
+    let said = "0 nothing\n1 nothing\n104 nothing\n7 nothing\n6 version\n";
+    assert_eq!(done.stdout, said, "{done}");
+    // The socket is the host's: nobody inside takes its place.
+    let place = "rm -f /.cofferdam/pushes/s 2>/dev/null || touch /.cofferdam/pushes/x 2>/dev/null || echo kept";
+    assert_eq!(lives.exec(FEATURE, place).stdout, "kept\n");
+    let push = |subject: &str| {
+        let script = format!("{COMMIT} {subject} && git push -q host feature");
+        lives.exec(FEATURE, &script).expect_code(0);
+    };
+    push("one");
+    lives.kill_watcher(FEATURE);
+    push("two");
+    assert_eq!(subject(&lives, "feature"), "two");
+    let dev = ["--branch", "feature"];
+    for command in ["stop", "start"] {
+        lives
+            .cofferdam(&[&[command], &dev[..]].concat())
+            .expect_code(0);
+    }
+    push("three");
+    assert_eq!(subject(&lives, "feature"), "three");
+    lives
+        .cofferdam(&["delete", "--force", FEATURE])
+        .expect_code(0);
+}
