@@ -361,6 +361,35 @@ fn branches_live_side_by_side_on_the_shelf() {
     lives.expect_clean();
 }
 
+/// While programs work in the checkout nothing is merged into it; who stops them can merge, and finds it inside.
+#[test]
+fn work_of_others_is_merged_while_it_stands() {
+    let lives = Lives::new();
+    lives.cofferdam(&["start"]).expect_code(0);
+    let ran = lives.run(
+        &["--name", "task", "--network", "none"],
+        "echo new > new; git add new; git commit -qm task",
+    );
+    assert!(ran.stdout.contains("`cofferdam stop dev` first"), "{ran}");
+    let refused = lives.cofferdam(&["merge", "task"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused}");
+    assert!(
+        refused.stdout.contains("sandbox `dev` is at work in"),
+        "{refused}"
+    );
+    assert_eq!(lives.git(&["log", "-1", "--format=%s"]).trim(), "start");
+    lives.cofferdam(&["stop"]).expect_code(0);
+    lives.cofferdam(&["merge", "task"]).expect_code(0);
+    assert_eq!(lives.git(&["log", "-1", "--format=%s"]).trim(), "task");
+    lives.cofferdam(&["start"]).expect_code(0);
+    let seen = lives.exec(
+        "dev",
+        "cat new; git log -1 --format=%s; git status --porcelain",
+    );
+    assert_eq!(seen.expect_code(0).stdout, "new\ntask\n");
+    lives.cofferdam(&["delete", "dev"]).expect_code(0);
+}
+
 /// A branch that began further back comes home beside what is checked out; what goes on from nothing of the host's does not.
 #[test]
 fn a_branch_from_an_older_commit_comes_home_too() {

@@ -184,8 +184,9 @@ pub fn unseen(
 }
 
 /// Why nobody else may touch the files in the directory `top`: an agent is at work there, above it or below it, or
-/// what one left is not collected. In our own directory in it are worktrees, where no commit has a file.
-pub fn barred(home: &Home, top: &Path) -> Option<String> {
+/// what one left is not collected. In our own directory in it are worktrees, where no commit has a file. `is_up`: whether one that
+/// lives on runs now; where it does not, nobody is at work.
+pub fn barred(home: &Home, top: &Path, is_up: &dyn Fn(&Record) -> bool) -> Option<String> {
     let shown = |path: &Path| crate::text::printable(&path.to_string_lossy());
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let at = shown(top);
@@ -205,17 +206,20 @@ pub fn barred(home: &Home, top: &Path) -> Option<String> {
         .filter(|Entry { record, .. }| record.phase == Phase::Active && record.mode == Mode::Bind);
     let found = active
         .map(|entry| (real(&entry.record.workspace(home)), entry))
-        .find(|(workspace, _)| reaches(workspace));
+        .filter(|(workspace, _)| reaches(workspace))
+        .find(|(_, entry)| !entry.record.lives_on() || is_up(&entry.record));
     let Some((at, there)) = found else {
         let error = listing.unreadable.first()?;
         let why = unknown(error);
         return Some(format!("{why}; {}", unreadable_hint(home)));
     };
     let at = shown(&at);
-    Some(if there.in_use {
+    let name = &there.record.name;
+    Some(if there.record.lives_on() {
+        format!("sandbox `{name}` is at work in {at}: `cofferdam stop {name}` first")
+    } else if there.in_use {
         format!("another sandbox is at work in {at}")
     } else {
-        let name = there.record.name;
         format!("what sandbox `{name}` left in {at} is not collected: `cofferdam gc` does it")
     })
 }

@@ -47,6 +47,7 @@ pub use abilities::Abilities;
 pub use ability::Ability;
 pub use error::{ProgramFault, SandboxError};
 pub use examined::{Examined, Held};
+pub(crate) use guest::is_up;
 pub use kinds::{BindMount, BranchStrategy, Contained, CopyStrategy, Isolated, PrivateCopy};
 pub use port::PortStream;
 pub use spec::{

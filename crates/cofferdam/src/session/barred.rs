@@ -6,10 +6,18 @@ use crate::git::land;
 use crate::home::Home;
 use crate::names::SandboxId;
 use crate::registry;
+use crate::sandbox;
 
-/// As [`registry::barred`], for a landing that begins: nor may one where that of another sandbox is half done.
+/// As [`registry::barred`], where those that live on can be asked whether they run.
+pub(super) fn at_work(home: &Home, top: &Path) -> Option<String> {
+    registry::barred(home, top, &|record| {
+        sandbox::is_up(&home.sandbox(record.id))
+    })
+}
+
+/// As [`at_work`], for a landing that begins: nor may one where that of another sandbox is half done.
 pub(super) fn barred(home: &Home, id: SandboxId, top: &Path) -> Option<String> {
-    registry::barred(home, top).or_else(|| {
+    at_work(home, top).or_else(|| {
         let entries = registry::list(home, None).ok()?.entries.into_iter();
         let other = entries
             .filter(|entry| !entry.in_use || entry.record.lives_on())

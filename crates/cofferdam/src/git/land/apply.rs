@@ -12,7 +12,7 @@ use super::journal::{Files, Move};
 use super::lock::IndexLock;
 use super::merge::{Merged, merge_tree};
 use super::orphans::await_orphans;
-use super::under_way::under_way;
+use super::under_way::{at_work, under_way};
 use super::{Barred, LandError};
 use crate::fsx::{Context, FileError, lock};
 use crate::git::lock::vacant;
@@ -323,7 +323,7 @@ async fn hold(
         return Ok(Err(why));
     };
     let Some(vacant) = vacant(git_dir)? else {
-        return Ok(Err(format!("another sandbox is at work in {}", at(top))));
+        return Ok(Err(barred(top).unwrap_or_else(|| at_work(top))));
     };
     if let Some(why) = barred(top) {
         return Ok(Err(why));

@@ -18,7 +18,7 @@ use super::landing::Landing;
 use super::lock::IndexLock;
 use super::orphans::await_orphans;
 use super::settle::{index_state, running_in, wait_for};
-use super::under_way::under_way;
+use super::under_way::{at_work, under_way};
 use super::{Barred, LandError};
 use crate::fsx::{self, Context, FileError};
 use crate::git::lock::vacant;
@@ -95,8 +95,7 @@ impl Move {
             Files::Update => match vacant(&git_dir)? {
                 None => {
                     self.forget_unless_landed(repo, journal).await?;
-                    let at = printable(&self.top().to_string_lossy());
-                    let why = format!("another sandbox is at work in {at}");
+                    let why = barred(&self.top()).unwrap_or_else(|| at_work(&self.top()));
                     return Ok(Moved::InTheWay(why));
                 }
                 vacant => vacant,

@@ -33,3 +33,9 @@ fn operation(git_dir: &Path, detached: bool) -> Option<&'static str> {
     let bisect = || (detached && git_dir.join("BISECT_LOG").exists()).then_some("a bisect");
     found.or_else(bisect)
 }
+
+/// What one says of a checkout in which somebody else is at work whom nobody knows.
+pub(super) fn at_work(top: &Path) -> String {
+    let at = printable(&top.to_string_lossy());
+    format!("another sandbox is at work in {at}")
+}

@@ -18,6 +18,7 @@ mod wall;
 
 pub(super) use coming_up::{bounded, greet, ready, start_error, stay};
 pub(super) use connection::Connection;
+pub(crate) use door::is_up;
 pub(super) use door::{Door, free_door};
 pub(super) use executable::spawn;
 pub(super) use process::{END_LIMIT, Process};

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
+use super::barred::at_work;
 use super::emitter::Emitter;
 use super::event::Notice;
 use super::judge::Judging;
@@ -24,7 +25,7 @@ use crate::git::land::Landing;
 use crate::git::{Identity, Oid, Repository, nested, recorded};
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId};
-use crate::registry::{self, Mode, Outcome, Owned, Phase, Strategy};
+use crate::registry::{Mode, Outcome, Owned, Phase, Strategy};
 use crate::sandbox::IsolatedSandbox;
 use changed::Taken;
 
@@ -240,7 +241,7 @@ impl Collector<'_> {
         if let Some(landed) = land::finish(
             self.repo,
             owned.directory(),
-            &|top| registry::barred(self.home, top),
+            &|top| at_work(self.home, top),
             self.cancel,
         )
         .await?

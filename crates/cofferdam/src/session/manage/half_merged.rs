@@ -12,7 +12,7 @@ use crate::git::Repository;
 use crate::git::land::{self, Landed};
 use crate::home::Home;
 use crate::registry::{self, Entry, Owned, RegistryError};
-use crate::session::barred::was_in;
+use crate::session::barred::{at_work, was_in};
 
 /// Brings index and files of the checkout to the branch that has moved. `None`: nothing was begun. An error
 /// leaves the journal where it is.
@@ -26,14 +26,7 @@ pub(super) async fn finish(
         return Ok(None);
     }
     let repo = repo.without_drivers(cancel).await?;
-    match land::finish(
-        &repo,
-        owned.directory(),
-        &|top| registry::barred(home, top),
-        cancel,
-    )
-    .await
-    {
+    match land::finish(&repo, owned.directory(), &|top| at_work(home, top), cancel).await {
         Ok(landed) => Ok(landed),
         Err(source) => {
             let name = owned.record.name.to_string();
