@@ -23,6 +23,7 @@ ${rootless_docker_host:-^cofferdam/engines::.*::docker$}	each test becomes a use
 ^cofferdam/session::bad_input::refused::bombs	what the gate reads of a pack, and its limits
 ^cofferdam/session::providers::a_provider_that_does_not_close	a provider of the test's own, and our clock
 ^cofferdam-cli/cli::wall::gateway::a_gateway_that_is_stopped	how long we wait
+^cofferdam-cli/cli::codex::	the port is one for the whole machine
 ^cofferdam-cli/cli::wall::bad_input::very_many_rules	how many rules there are
 ^cofferdam-cli/cli::(usage|completions|reference|terminal|mistakes)::	what is printed: it is the same for everybody
 END

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    allow, apply, approve, build, build_base, checkout, claude, codex_config, collect, completions,
+    allow, apply, approve, build, build_base, checkout, claude, codex, codex_config, collect, completions,
     config, create, delete, demo, diff, doctor, engines, exec, gc, init, list, log, logs, man,
     merge, net, pause, restart, resume, revoke, run, shell, start, status, stop, sync, volume,
     worktree,
@@ -37,7 +37,8 @@ pub(crate) enum Command {
     Create(Box<create::Arguments>),
     Exec(exec::Arguments),
     Shell(Box<shell::Arguments>),
-    Claude(claude::Arguments),
+    Claude(Box<claude::Arguments>),
+    Codex(Box<codex::Arguments>),
     Logs(logs::Arguments),
     List(list::Arguments),
     Status(status::Arguments),

@@ -4,6 +4,7 @@ mod paused;
 mod signals;
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
@@ -27,6 +28,7 @@ use tokio::time::sleep;
 
 use self::paused::{ANSWER, Presses, Watch};
 use self::signals::{Signals, is_an_end};
+use super::callback::Callback;
 use super::{dev, living, stop, unstarted};
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -56,11 +58,14 @@ const SOON: Duration = Duration::from_millis(50);
 pub(super) struct Attached<'a> {
     pub(super) name: &'a str,
     pub(super) exec: SessionExec,
+    /// What comes in from this machine meanwhile.
+    pub(super) callback: Option<Callback>,
     pub(super) environment: &'a Environment,
 }
 
 /// Runs it to its end; the exit code is its own, and 128 and the number of the signal that ended it.
-pub(super) async fn run(attached: Attached<'_>) -> Result<ExitCode, CliError> {
+pub(super) async fn run(mut attached: Attached<'_>) -> Result<ExitCode, CliError> {
+    let callback = attached.callback.take();
     let on_terminal = attached.exec.terminal.is_some();
     let mut signals = Signals::listen(on_terminal).map_err(CliError::Runtime)?;
     let caller = attached.environment.caller();
@@ -69,11 +74,23 @@ pub(super) async fn run(attached: Attached<'_>) -> Result<ExitCode, CliError> {
         started = started => started?,
         signal = signals.next_deadly() => return Err(interrupted(signal)),
     };
-    let ended = if on_terminal {
-        let says_number = says_number(&attached.exec.arguments);
-        on_a_terminal(&session, execution, signals, says_number).await
-    } else {
-        on_streams(execution, attached.exec.stdin, signals).await
+    let ends = async {
+        if on_terminal {
+            let says_number = says_number(&attached.exec.arguments);
+            on_a_terminal(&session, execution, signals, says_number).await
+        } else {
+            on_streams(execution, attached.exec.stdin, signals).await
+        }
+    };
+    let carried = async {
+        if let Some(callback) = callback {
+            callback.carry(&session).await;
+        }
+        std::future::pending::<Infallible>().await
+    };
+    let ended = tokio::select! {
+        ended = ends => ended,
+        never = carried => match never {},
     };
     if session.record().dev.is_some() && !matches!(ended, Err(Ended::Sandbox(_))) {
         leave(&session, &caller, attached.environment).await;

@@ -71,6 +71,7 @@ pub(crate) async fn run(
     let attached = Attached {
         name: &arguments.name,
         exec,
+        callback: None,
         environment,
     };
     if arguments.detach {

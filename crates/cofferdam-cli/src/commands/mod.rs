@@ -1,5 +1,6 @@
 //! One file for each command: its options, and what it does with the library.
 
+mod agent_program;
 pub(crate) mod allow;
 pub(crate) mod apply;
 pub(crate) mod approve;
@@ -7,8 +8,10 @@ mod attach;
 pub(crate) mod build;
 pub(crate) mod build_base;
 mod built_in;
+mod callback;
 pub(crate) mod checkout;
 pub(crate) mod claude;
+pub(crate) mod codex;
 pub(crate) mod codex_config;
 pub(crate) mod collect;
 pub(crate) mod completions;
@@ -72,7 +75,8 @@ pub(crate) async fn dispatch(
         Command::Demo(arguments) => demo::run(&arguments, environment).await,
         // The user's signals are the program's.
         Command::Exec(arguments) => Box::pin(exec::run(arguments, environment)).await,
-        Command::Claude(arguments) => Box::pin(claude::run(arguments, environment)).await,
+        Command::Claude(arguments) => Box::pin(claude::run(*arguments, environment)).await,
+        Command::Codex(arguments) => Box::pin(codex::run(*arguments, environment)).await,
         Command::Shell(arguments) => Box::pin(shell::run(*arguments, environment)).await,
         Command::Completions(arguments) => completions::run(&arguments, Arguments::command()),
         Command::Man(arguments) => man::run(&arguments, Arguments::command(), environment),
@@ -148,6 +152,7 @@ pub(crate) async fn dispatch(
                 | Command::Demo(_)
                 | Command::Exec(_)
                 | Command::Claude(_)
+                | Command::Codex(_)
                 | Command::Shell(_)
                 | Command::Completions(_)
                 | Command::Man(_) => {

@@ -101,6 +101,7 @@ pub(crate) async fn run(
     attach::run(Attached {
         name: &name,
         exec,
+        callback: None,
         environment,
     })
     .await

@@ -182,11 +182,21 @@ fn what_is_not_its_to_move_stays() {
 /// What its user did on another branch is no work of the sandbox's, wherever it comes in.
 #[test]
 fn what_is_merged_from_the_host_is_the_hosts() {
-    let lives = on_feature();
+    let lives = Lives::new();
+    let commits = |path: &str| {
+        lives.write(path, "true\n");
+        lives.git(&["add", "-A"]);
+        lives.git(&["commit", "-qm", "of the user's"]);
+    };
+    lives.git(&["switch", "-qc", "feature"]);
+    commits(".husky/of-feature");
+    lives.git(&["switch", "-q", "main"]);
+    lives
+        .cofferdam(&["start", "--branch", "feature"])
+        .expect_code(0);
     lives.exec(FEATURE, &format!("{COMMIT} one")).expect_code(0);
-    lives.write(".husky/pre-commit", "true\n");
-    lives.git(&["add", "-A"]);
-    lives.git(&["commit", "-qm", "hooks of the user's"]);
+    // Each of the two has something that a sandbox may not change, and is in no history of the other one.
+    commits(".husky/pre-commit");
     let merge =
         "git fetch -q host main && git merge -q -m merged FETCH_HEAD && git push host feature";
     let pushed = lives.exec(FEATURE, merge).expect_code(0);

@@ -10,6 +10,7 @@
 
 mod apart;
 mod checked;
+mod codex;
 mod committed;
 mod completions;
 mod configured;

@@ -1,0 +1,155 @@
+//! An agent's own program on this terminal, in a sandbox that stays.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use cofferdam::registry::{RegistryError, Setup};
+use cofferdam::session::living::{self as lives, Condition};
+use cofferdam::session::{Caller, Session, SessionError, SessionExec, SyncMode};
+
+use super::attach::{self, Attached};
+use super::callback::Callback;
+use super::dev::{self, Build, Up, Which, there};
+use super::exec::give_terminal;
+use super::here::is_path;
+use super::making::{DevOptions, Place};
+use super::{create, keep_ready, living};
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::output;
+
+/// Whose program it is.
+#[derive(Debug)]
+pub(super) struct Program {
+    /// What is started, and the sandbox where none is named.
+    pub(super) name: &'static str,
+    /// The agent, as people and as `run` call it.
+    pub(super) shown: &'static str,
+    pub(super) agent: &'static str,
+}
+
+/// Where it is to run, and with what.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) meant: Option<OsString>,
+    pub(super) made: Place,
+    pub(super) which: Which,
+    pub(super) build: Build,
+    pub(super) words: Vec<OsString>,
+}
+
+/// Runs it to its end, in a sandbox that is made where there is none.
+pub(super) async fn open(
+    program: &Program,
+    opened: Opened,
+    callback: Option<Callback>,
+    environment: &Environment,
+) -> Result<ExitCode, CliError> {
+    let mut exec = SessionExec::default();
+    give_terminal(&mut exec, environment).map_err(|_| CliError::Misused {
+        message: format!("{} needs a terminal here, and standard input is none", program.shown),
+        hint: format!(
+            "give it a prompt instead: `cofferdam run --agent {} --prompt TEXT`",
+            program.agent
+        ),
+    })?;
+    let in_dev = opened.which.branch.is_some() || opened.build.build;
+    let (name, elsewhere) = match &opened.meant {
+        None => (program.name.to_owned(), None),
+        Some(place) if is_path(place) => (program.name.to_owned(), there(Some(place), environment)?),
+        Some(name) if in_dev => {
+            return Err(CliError::Misused {
+                message: "these options are for the dev sandbox of a checkout, and a sandbox is named".to_owned(),
+                hint: format!("leave out {}, or the options", name.to_string_lossy()),
+            });
+        }
+        Some(name) => (name.to_string_lossy().into_owned(), None),
+    };
+    let environment = elsewhere.as_ref().unwrap_or(environment);
+    let name = if in_dev {
+        brought_up(&opened, environment).await?
+    } else {
+        ready(program, &name, opened.made, environment).await?;
+        name
+    };
+    exec.arguments = vec![program.name.into()];
+    exec.arguments.extend(opened.words);
+    attach::run(Attached {
+        name: &name,
+        exec,
+        callback,
+        environment,
+    })
+    .await
+}
+
+/// The dev sandbox that is meant; its name.
+async fn brought_up(opened: &Opened, environment: &Environment) -> Result<String, CliError> {
+    if opened.made.is_given() {
+        return Err(CliError::Misused {
+            message: "a dev sandbox is made by `cofferdam start`, which takes `--sandbox` and `--image`".to_owned(),
+            hint: "make it first, and leave them out here".to_owned(),
+        });
+    }
+    let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
+    let up = Up {
+        which: &opened.which,
+        build: &opened.build,
+        options: &DevOptions::default(),
+        environment,
+    };
+    let (session, _) = Box::pin(dev::up(up, &interrupt)).await?;
+    Ok(session.name().to_string())
+}
+
+/// The sandbox is there, runs, and has what the configuration says now.
+async fn ready(
+    program: &Program,
+    name: &str,
+    place: Place,
+    environment: &Environment,
+) -> Result<(), CliError> {
+    let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
+    let caller = living::caller(environment, &interrupt);
+    let named = match living::named(name, &caller, environment).await {
+        Err(SessionError::Registry(RegistryError::Unknown {
+            on_branch: None, ..
+        })) => {
+            return create::plain(name, place, environment, &interrupt).await;
+        }
+        found => found?,
+    };
+    let name = named.name().to_string();
+    if place.is_given() {
+        return Err(CliError::Misused {
+            message: format!("`{name}` is there already, and stays where it is"),
+            hint: format!(
+                "leave out `--sandbox` and `--image`, or name another one: `cofferdam {} {name}-2`",
+                program.name
+            ),
+        });
+    }
+    if named.record().setup == Setup::Failed {
+        return Err(SessionError::FailedSetup { name }.into());
+    }
+    let provider = named.provider(&caller)?;
+    let at = async |caller: &Caller| match lives::condition(caller, &named, &provider).await? {
+        Condition::Paused => Err(SessionError::Paused { name: name.clone() }),
+        Condition::Stopped => {
+            let session = lives::start(caller, named, &provider).await?;
+            output::note(&format!("started {name}\n"));
+            keep_ready::after_living(session.record());
+            Ok(())
+        }
+        _ => {
+            let session = Session::open(caller, named, &provider).await?;
+            session.sync(SyncMode::IfChanged).await.map(|_| ())
+        }
+    };
+    let done = living::shown(&caller, environment, at).await?;
+    match interrupt.code() {
+        Some(code) => Err(CliError::Interrupted { code }),
+        None => Ok(done?),
+    }
+}

@@ -1,0 +1,88 @@
+//! `cofferdam codex`.
+
+use std::ffi::{OsStr, OsString};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::agent_program::{self, Opened, Program};
+use super::callback::{Callback, PORT};
+use super::dev::{Build, Which};
+use super::making::Place;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::ui::output;
+
+const PROGRAM: Program = Program {
+    name: "codex",
+    shown: "Codex",
+    agent: "codex",
+};
+/// Ways to log in to which no browser comes back.
+const ELSEWHERE: [&str; 3] = ["--device-auth", "--with-api-key", "status"];
+
+/// Open Codex in a sandbox that stays
+///
+/// On this terminal, as often as wanted. The sandbox is made where there is none, as `cofferdam create` makes one, and started where
+/// it was stopped. What your configuration says is in it; `cofferdam collect`, `diff` and `merge` bring home what is committed.
+///
+/// Unlike `cofferdam run` it gives Codex neither your keys nor a login that is kept. `cofferdam codex -- login` logs in there: as long as
+/// that command runs, the browser of this machine reaches it at http://localhost:1455/auth/callback, once, and nothing else comes in.
+/// Such a login lasts as long as the sandbox; in a dev sandbox (`--branch`, or `cofferdam shell` and `codex` there) it stays for all
+/// others, as one does that `cofferdam codex-init-config --auth` has brought from this machine.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The sandbox, `codex` unless given; or a directory of the repository that is meant, such as ./there
+    #[arg(value_name = "NAME|PATH")]
+    meant: Option<OsString>,
+
+    #[command(flatten)]
+    which: Which,
+
+    #[command(flatten)]
+    build: Build,
+
+    #[command(flatten)]
+    made: Place,
+
+    /// Arguments for it
+    #[arg(last = true, value_name = "ARGUMENT")]
+    words: Vec<OsString>,
+}
+
+pub(crate) async fn run(
+    arguments: Arguments,
+    environment: &Environment,
+) -> Result<ExitCode, CliError> {
+    let callback = match Callback::listen().await {
+        Ok(callback) => Some(callback),
+        Err(error) if comes_back(&arguments.words) => {
+            return Err(CliError::Failed {
+                message: format!("a login comes back at port {PORT} of this machine, and that cannot be listened at: {error}"),
+                hint: format!(
+                    "end what listens there (`ss -ltnp sport = :{PORT}`), or log in by `cofferdam codex -- login --device-auth`"
+                ),
+            });
+        }
+        Err(error) => {
+            output::note(&format!(
+                "note: a login by a browser would not come back here, at port {PORT}: {error}\n"
+            ));
+            None
+        }
+    };
+    let opened = Opened {
+        meant: arguments.meant,
+        made: arguments.made,
+        which: arguments.which,
+        build: arguments.build,
+        words: arguments.words,
+    };
+    agent_program::open(&PROGRAM, opened, callback, environment).await
+}
+
+/// Whether it ends with a browser that comes back.
+fn comes_back(words: &[OsString]) -> bool {
+    let is_login = words.first().is_some_and(|word| word == "login");
+    is_login && !words.iter().any(|word| ELSEWHERE.iter().any(|one| word == OsStr::new(one)))
+}

@@ -1,0 +1,108 @@
+//! `cofferdam codex`: its login comes back by a browser of this machine, and nothing else comes in.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+use cofferdam_lab::skip;
+
+use crate::lives::{Lives, OnTerminal};
+
+const PORT: u16 = 1455;
+/// Waits for a login as Codex does: it answers what the browser brings with a page of its own, and ends after that one.
+const CODEX: &str = r#"#!/usr/bin/python3
+import http.server, os, sys
+
+if sys.argv[1:] != ["login"]:
+    print("asked:", *sys.argv[1:], os.getcwd(), flush=True)
+    sys.exit(5)
+
+class Login(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        print("got", self.path, self.headers["Host"], flush=True)
+        if self.path.startswith("/auth/callback"):
+            self.send_response(302)
+            self.send_header("Location", "http://localhost:1455/success?done=1")
+        else:
+            self.send_response(200)
+            self.server.done = True
+        self.end_headers()
+        self.wfile.write(b"<script>of the sandbox's</script>")
+
+    def log_message(self, *words):
+        pass
+
+server = http.server.HTTPServer(("127.0.0.1", 1455), Login)
+server.done = False
+print("waiting", flush=True)
+while not server.done:
+    server.handle_request()
+"#;
+
+fn ask(request: &str) -> String {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn get(path: &str, host: &str) -> String {
+    ask(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
+}
+
+// covers: S3-76
+#[test]
+fn a_login_comes_back_once_and_nothing_else_comes_in() {
+    let Ok(taken) = TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)) else {
+        skip!("port {PORT} of this machine is taken");
+        return;
+    };
+    let lives = Lives::new();
+    let bin = lives.home().join("tools/bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    cofferdam::fsx::write_with_mode(&bin.join("codex"), CODEX.as_bytes(), 0o755).unwrap();
+    let open = |words: &[&str]| {
+        let mut command = lives.command(words);
+        command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+        OnTerminal::start(&command, (40, 100))
+    };
+    // Where somebody else listens it is said before anything is made; what needs no browser goes on.
+    let mut refused = open(&["codex", "--", "login"]);
+    refused.expect("port 1455");
+    refused.expect("--device-auth");
+    refused.ends_with(1);
+    assert_eq!(lives.listed("codex"), None);
+    let mut goes_on = open(&["codex", "--", "login", "--device-auth"]);
+    goes_on.expect("would not come back");
+    goes_on.expect("asked: login --device-auth /workspace/repository");
+    goes_on.ends_with(5);
+    drop(taken);
+
+    let mut login = open(&["codex", "--", "login"]);
+    login.expect("waiting");
+    let local = "localhost:1455";
+    for answer in [
+        get("/", local),
+        get("/success", local),
+        get("/auth/callback/../../success", local),
+        get("/auth/callback?code=stolen", "evil.test:1455"),
+        ask("POST /auth/callback?code=x HTTP/1.1\r\nHost: localhost:1455\r\nContent-Length: 0\r\n\r\n"),
+    ] {
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    }
+    let answer = get("/auth/callback?code=one&state=two", local);
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(!answer.contains("script"), "{answer}");
+    login.expect("got /auth/callback?code=one&state=two localhost:1455");
+    login.expect("got /success?done=1 localhost:1455");
+    login.ends_with(0);
+    assert!(!login.text().contains("stolen"), "{}", login.text());
+    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)).is_err());
+    // On a branch it is the dev sandbox of that.
+    let mut on_branch = open(&["codex", "--branch", "two", "--", "exec"]);
+    on_branch.expect("asked: exec /repo-shelf/worktrees/two");
+    on_branch.ends_with(5);
+    lives
+        .cofferdam(&["delete", "--force", "codex", "dev-two"])
+        .expect_code(0);
+}
