@@ -142,7 +142,8 @@ on_sync: [{cmd: echo >> ~/count}]
             user.write(".cofferdam/config.yaml", "env: {APP_A: b}\n");
         }),
         ("a file of the user's own for shells", &|| {
-            drop(user.puts(".cofferdam/home/.cofferdam-env", "own\n"));
+            user.says(BEGIN);
+            user.puts(".cofferdam/home/.cofferdam-env", "own\n");
         }),
         ("a value that it does not have", &|| config("A: b", "A: d")),
     ];

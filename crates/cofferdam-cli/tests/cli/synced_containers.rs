@@ -114,7 +114,7 @@ fn one_that_ends_while_files_come_has_whole_ones() {
             world.status("one", "state") == "stopped"
         });
         world.cofferdam(&["start", "one"]).expect_code(0);
-        let all =
+        let see =
             "cd ~/d && ls -A | wc -l; for f in f*; do uniq $f | wc -l; done | sort -u; wc -l < f7";
         let expected = format!("{FILES}\n1\n{LINES}\n");
         assert_eq!(world.exec(see).stdout, expected, "{done}");

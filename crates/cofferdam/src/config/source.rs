@@ -111,8 +111,11 @@ mod tests {
 
     const SECRET: &str = "canary-of-this-machine";
 
-    /// What a checkout says whose `.cofferdam` somebody made, beside a file of another's.
-    fn said(make: impl Fn(&Path, &Path)) -> (Effective, String) {
+    /// Makes what there is in a checkout, beside a directory of another's.
+    type Make<'a> = &'a dyn Fn(&Path, &Path);
+
+    /// What a checkout says, and what is said of it.
+    fn said(make: Make<'_>) -> (Effective, String) {
         let place = tempfile::tempdir().unwrap();
         let [home, top, elsewhere] = ["home", "top", "elsewhere"].map(|name| {
             let path = place.path().join(name);
@@ -154,7 +157,7 @@ mod tests {
             crate::fsx::write_private(&below(top), &text).unwrap();
         };
         let large = |top: &Path, _: &Path| sized(LIMIT + 1, top);
-        let refused: [(&dyn Fn(&Path, &Path), &str); 5] = [
+        let refused: [(Make<'_>, &str); 5] = [
             (&links, "it is behind a symlink: put the file itself there"),
             (&leads, "it is behind a symlink: put the file itself there"),
             (&waits, "it is not a regular file"),
@@ -172,10 +175,10 @@ mod tests {
             assert_eq!((found.config.hide.len(), found.waiting.len()), (0, 0));
         }
         // A file of its own, as long as one may be.
-        let (found, text) = said(|top, _| sized(LIMIT, top));
+        let (found, text) = said(&|top, _| sized(LIMIT, top));
         assert_eq!(text, "");
         assert_eq!(found.config.env["APP_A"].source.file(), OF_REPOSITORY);
-        let (found, text) = said(|_, _| ());
+        let (found, text) = said(&|_, _| ());
         assert_eq!((found.config.env.len(), text), (0, String::new()));
     }
 }
