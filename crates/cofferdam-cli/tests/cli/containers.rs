@@ -272,6 +272,7 @@ fn a_run_brings_the_same_home_as_natively() {
     }
 }
 
+// covers: S4-FR1.4
 #[test]
 fn one_that_lives_on_is_used_as_any_other() {
     for world in worlds() {

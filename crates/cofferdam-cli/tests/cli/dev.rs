@@ -596,7 +596,7 @@ fn protected_paths_are_read_only_before_they_are_there() {
 const LOGIN: &str = r#"{"claudeAiOauth":{"accessToken":"a","refreshToken":"r","expiresAt":1}}"#;
 
 /// A login that a person made inside is there after the sandbox was made anew, and in every other one.
-// covers: S3-45
+// covers: S3-45 S1-123 S1-125
 #[test]
 fn logins_outlive_their_sandbox() {
     let lives = Lives::new();
