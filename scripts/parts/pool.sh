@@ -36,6 +36,8 @@ halved='^(cofferdam/(session|engines|gitin)|cofferdam-cli/(cli|chaos|agents))::'
 # Of what runs in root's Podman the third that the seed chooses: in Docker all of it does.
 podman_share=3
 podman='^cofferdam/engines::.*::podman$'
+# What every run asks of the ordinary user's own Podman: what holds an agent in. `--all` asks everything.
+own_podman='^cofferdam/engines::conforms::(a_program_has_none_that|no_system_call_leads|behind_the_wall|closing_ends|one_that_lives_on).*::podman$'
 # Of the attacks on the wall, which are made natively by root, one of so many: in Docker, in Podman, and natively as the ordinary user.
 wall_docker=4 wall_podman=8 wall_user=4
 # Of all tests so many are in memory but one, where a run has that: `--all` and `--repeat` are on the disk.
@@ -46,7 +48,7 @@ never_halved='::(keeper|doctor|programs|homes|shown|environment|no_room|full_dis
 
 # Passes on the jobs on standard input that are run this time; the others are counted in $work/halved, and by identity.
 halve() {
-    awk -F'\t' -v seed="$seed" -v halved="$halved" -v never="$never_halved" -v left="$work/halved" -v podman="$podman" \
+    awk -F'\t' -v seed="$seed" -v halved="$halved" -v never="$never_halved|$own_podman" -v left="$work/halved" -v podman="$podman" \
         -v user_share="$user_share" -v podman_share="$podman_share" '
         BEGIN { for (n = 1; n < 128; n++) code[sprintf("%c", n)] = n }
         {
@@ -97,6 +99,7 @@ of_session() {
 in_modes() {
     awk -F'\t' -v OFS='\t' -v seed="$seed" -v moded="$(of_session "${moded[@]}")" -v all="$repeat${COFFERDAM_TEST_ALL-}" \
         -v docker="${engines:+${DOCKER_HOST-}}" -v podman="${engines:+${CONTAINER_HOST-}}" \
+        -v own="${rootless_docker_host:+docker}${rootless_host:+ podman}" -v slow_left="$work/slow" \
         -v contained="$contained" -v native="$(of_session "${native[@]}")" \
         -v tools="$([[ -s ${engines:-/none}/tools.tar ]] && echo made)" -v share="$mode_share" -v left="$work/moded" '
         BEGIN {
@@ -112,9 +115,10 @@ in_modes() {
             if (podman != "") print $0, "podman"
             next
         }
-        ($4 "::" $5) ~ contained && ($4 "::" $5) !~ native && $1 != "user" && tools != "" {
-            if (docker != "") print $0, "docker"
-            if (podman != "") print $0, "podman"
+        ($4 "::" $5) ~ contained && ($4 "::" $5) !~ native && tools != "" {
+            if ($1 != "user" && docker != "") print $0, "docker"
+            if ($1 != "user" && podman != "") print $0, "podman"
+            if ($1 == "user") slow++
         }
         ($4 "::" $5) !~ moded { print $0, "-"; next }
         {
@@ -126,6 +130,12 @@ in_modes() {
                 if (int(sum / 16) % share) { print name >left; continue }
                 print $0, (mode == 1 ? "bind" : "copy")
             }
+        }
+        # An engine of an ordinary user copies the whole image for each container (vfs): a minute for each test.
+        END {
+            count = slow ? split(own, engines, " ") : 0
+            for (n = 1; n <= count; n++)
+                print engines[n] " of an ordinary user\tcheck\t" slow " tests of session\tnot tried\tits containers take a minute each on vfs" >slow_left
         }'
 }
 
@@ -234,8 +244,9 @@ run_job() {
             INSTA_WORKSPACE_ROOT="$INSTA_WORKSPACE_ROOT" COFFERDAM_TEST_SEED="$seed"
             ${COFFERDAM_TEST_ALL:+COFFERDAM_TEST_ALL=1} ${COFFERDAM_TEST_NAMED:+COFFERDAM_TEST_NAMED=1}
             ${COFFERDAM_TEST_NO_SKIP:+COFFERDAM_TEST_NO_SKIP=1})
-        # Under load it said now and then that it has no ids to give away, which the next try had: not yet for every run.
-        if [[ -n ${COFFERDAM_TEST_ALL-} && -n ${rootless_host-} ]]; then as+=(CONTAINER_HOST="$rootless_host"); fi
+        if [[ -n ${rootless_host-} && ( -n ${COFFERDAM_TEST_ALL-} || $label::$test =~ $own_podman ) ]]; then
+            as+=(CONTAINER_HOST="$rootless_host")
+        fi
         if [[ -n ${COFFERDAM_TEST_PREVIOUS-} ]]; then as+=(COFFERDAM_TEST_PREVIOUS="$COFFERDAM_TEST_PREVIOUS"); fi
         if [[ -n ${rootless_docker_host-} ]]; then as+=(DOCKER_HOST="$rootless_docker_host"); fi
     else
@@ -285,6 +296,7 @@ run_pool() {
     for name in skipped verdicts; do
         : >"$work/$name.caller"
         : >"$work/$name.user"
+        if [[ $name == verdicts && -s $work/slow ]]; then cat "$work/slow" >"$work/verdicts.user"; fi
         chmod 0666 "$work/$name".*
     done
     export -f run_job as_id as_id_in_closed
@@ -292,7 +304,7 @@ run_pool() {
     local shares=yes
     if [[ -n $repeat${COFFERDAM_TEST_ALL-} || ${identities[*]} == user ]]; then shares=; fi
     if [[ -n $repeat ]]; then export COFFERDAM_TEST_NAMED=1; fi
-    export top work memory on_disk of_disks user other_git seed limit closed shown as_user shares wall_docker wall_podman wall_user
+    export own_podman top work memory on_disk of_disks user other_git seed limit closed shown as_user shares wall_docker wall_podman wall_user
     xargs -d '\n' -n 1 -P "$jobs" -a "$work/jobs" bash -c 'run_job "$1"' _
 }
 
