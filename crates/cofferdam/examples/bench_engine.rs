@@ -6,8 +6,9 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, PipeReader, PipeWriter, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use cofferdam::home::Home;
@@ -28,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-const USAGE: &str = "usage: bench_engine docker|podman create|ready|exec|terminal|pause|resume SOCKET IMAGE N
+const USAGE: &str = "usage: bench_engine docker|podman create|ready|steps|steps-ready|exec|terminal|pause|resume SOCKET IMAGE N
                     docker|podman in|out SOCKET IMAGE DIR N | session|session-ready|memory SOCKET IMAGE REPO N";
 /// Anybody may write there in the image.
 const INSIDE: &str = "/data";
@@ -53,7 +54,12 @@ async fn bench(words: Vec<String>) -> Result<()> {
     let room = tempfile::Builder::new()
         .prefix("cofferdam-bench-engine.")
         .tempdir()?;
-    let host = Some(format!("unix://{socket}").into());
+    let way = match what.strip_prefix("steps") {
+        Some(_) => Some(Way::to(socket.into(), room.path().join("engine.sock"))?),
+        None => None,
+    };
+    let socket = way.as_ref().map_or(Path::new(socket), |way| &way.socket);
+    let host = Some(format!("unix://{}", socket.display()).into());
     let around = match kind {
         Kind::Docker => Surroundings {
             docker_host: host,
@@ -75,6 +81,10 @@ async fn bench(words: Vec<String>) -> Result<()> {
     match (what, source) {
         ("create", []) => bench.create(count, false).await,
         ("ready", []) => bench.create(count, true).await,
+        ("steps" | "steps-ready", []) => {
+            let way = way.ok_or(USAGE)?;
+            bench.steps(&way, count, what == "steps-ready").await
+        }
         ("in", [directory]) => bench.copy(Path::new(directory), count, false).await,
         ("out", [directory]) => bench.copy(Path::new(directory), count, true).await,
         ("session", [repo]) => bench.session(Path::new(repo), count, false).await,
@@ -142,6 +152,43 @@ impl Bench<'_> {
             let sandbox = self.made().await?;
             heard(&*sandbox, None).await?;
             print(began.elapsed());
+            sandbox.close().await?;
+        }
+        Ok(())
+    }
+
+    /// What of [`Self::create`] takes how long: for each question to the engine when it began, and how long it took, and when what is
+    /// ours was done; in milliseconds since the call.
+    async fn steps(&self, way: &Way, count: usize, ready: bool) -> Result<()> {
+        for _ in 0..count {
+            if ready {
+                self.engine.keep_ready().await?;
+            }
+            way.asked()?.clear();
+            let began = Instant::now();
+            let sandbox = self.made().await?;
+            let made = began.elapsed();
+            heard(&*sandbox, None).await?;
+            let heard = began.elapsed();
+            let mut lines: Vec<(Duration, String)> = Vec::new();
+            for asked in way.asked()?.iter() {
+                let begin = asked.began.duration_since(began);
+                let took = match asked.answered {
+                    Some(answered) => format!("{:7.1}", millis(answered - asked.began)),
+                    None => "      -".to_owned(),
+                };
+                lines.push((begin, format!("{took}  {}", asked.what)));
+            }
+            lines.push((made, "         it stands, and stays".to_owned()));
+            lines.push((
+                heard,
+                "         first program's first word, and its end".to_owned(),
+            ));
+            lines.sort();
+            for (when, line) in lines {
+                println!("{:7.1} {line}", millis(when));
+            }
+            println!();
             sandbox.close().await?;
         }
         Ok(())
@@ -260,6 +307,94 @@ impl Bench<'_> {
         }
         Ok(sandbox.close().await?)
     }
+}
+
+/// A way to the engine that notes what goes by.
+struct Way {
+    socket: PathBuf,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+struct Asked {
+    what: String,
+    began: Instant,
+    answered: Option<Instant>,
+}
+
+impl Way {
+    fn to(engine: PathBuf, socket: PathBuf) -> Result<Self> {
+        let listener = UnixListener::bind(&socket)?;
+        let asked = Arc::<Mutex<Vec<Asked>>>::default();
+        let notes = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                // Who is not carried says itself that nobody answers.
+                let _ = client.and_then(|client| carry(client, &engine, &notes));
+            }
+        });
+        Ok(Self { socket, asked })
+    }
+
+    fn asked(&self) -> Result<MutexGuard<'_, Vec<Asked>>> {
+        self.asked.lock().map_err(|_| "a note was cut short".into())
+    }
+}
+
+/// One connection. What an answer begins with is when it was given.
+fn carry(client: UnixStream, engine: &Path, notes: &Arc<Mutex<Vec<Asked>>>) -> std::io::Result<()> {
+    let engine = UnixStream::connect(engine)?;
+    let (there, back) = (engine.try_clone()?, client.try_clone()?);
+    let (asking, answering) = (Arc::clone(notes), Arc::clone(notes));
+    let own: Arc<Mutex<String>> = Arc::default();
+    let theirs = Arc::clone(&own);
+    std::thread::spawn(move || {
+        pass(client, there, |bytes| {
+            let line = bytes
+                .split(|&byte| byte == b'\r')
+                .next()
+                .unwrap_or_default();
+            let line = String::from_utf8_lossy(line);
+            let Some(what) = line.strip_suffix(" HTTP/1.1") else {
+                return;
+            };
+            if let (Ok(mut own), Ok(mut asked)) = (own.lock(), asking.lock()) {
+                what.clone_into(&mut own);
+                asked.push(Asked {
+                    what: what.to_owned(),
+                    began: Instant::now(),
+                    answered: None,
+                });
+            }
+        });
+    });
+    std::thread::spawn(move || {
+        pass(engine, back, |_| {
+            if let (Ok(own), Ok(mut asked)) = (theirs.lock(), answering.lock()) {
+                let waits = |one: &&mut Asked| one.what == *own && one.answered.is_none();
+                if let Some(one) = asked.iter_mut().find(waits) {
+                    one.answered = Some(Instant::now());
+                }
+            }
+        });
+    });
+    Ok(())
+}
+
+/// Until either side ends; `seen` has each part first.
+fn pass(mut from: UnixStream, mut to: UnixStream, mut seen: impl FnMut(&[u8])) {
+    let mut part = [0; 1 << 13];
+    while let Ok(read @ 1..) = from.read(&mut part) {
+        seen(&part[..read]);
+        if to.write_all(&part[..read]).is_err() {
+            break;
+        }
+    }
+    // It may have ended by itself.
+    let _ = to.shutdown(std::net::Shutdown::Write);
+}
+
+fn millis(taken: Duration) -> f64 {
+    taken.as_secs_f64() * 1000.0
 }
 
 /// What is below a directory of this machine, into one of the sandbox's.
