@@ -291,26 +291,30 @@ fn of_one_that_is_kept_it_is_told_too() {
 /// An agent that is quicker than the look at the checkout: once its commit is there, the look is waited for.
 #[test]
 fn a_quick_agents_user_is_told_too() {
-    quick_agent("echo a > a.txt; git add a.txt; git commit -qm a");
+    quick_agent(
+        "echo a > a.txt; git add a.txt; git commit -qm a",
+        "iteration 1 ended",
+    );
 }
 
 /// Where nothing came of it nobody waits, and that it is not known is told.
 #[test]
 fn the_user_of_a_quick_agent_that_commits_nothing_is_told_too() {
-    quick_agent("true");
+    quick_agent("true", "never said");
 }
 
+/// `until`: what is in the run's log when whoever looks at the checkout gets an answer.
 #[track_caller]
-fn quick_agent(script: &str) {
+fn quick_agent(script: &str, until: &str) {
     let environment = TestEnvironment::with_repository();
     change(&environment);
-    // Whoever looks waits until the agent has ended. Where the start waits for the look, that never comes.
+    // Where the start waits for the look, that never comes.
     let log = environment.temporary().join("run.log");
     let gave_up = environment.temporary().join("gave-up");
     let real = environment.shell("command -v git").expect_code(0).stdout;
     let waits = format!(
         "#!/bin/sh\nn=0\ncase \" $* \" in *' status '*)\n\
-         until grep -qs 'iteration 1 ended' '{}'; do\n\
+         until grep -qs '{until}' '{}'; do\n\
          [ $n = 600 ] && {{ touch '{}'; break; }}; sleep 0.05; n=$((n+1)); done;;\n\
          esac\nexec {} \"$@\"\n",
         log.display(),
