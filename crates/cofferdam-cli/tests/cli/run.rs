@@ -27,6 +27,24 @@ fn layers_and_merge_to_head_are_the_default_and_the_first_line_says_so() {
 }
 
 // covers: S2-9
+/// What a layer's index says of its files is so inside, where another directory is over them: git reads none at its first look.
+#[test]
+fn the_first_status_inside_reads_no_file() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("secret", "x\n");
+    environment.git(&["add", "secret"]);
+    environment.git(&["commit", "--quiet", "--message=more"]);
+    // What is only compared by its content is named there; a file that is no older than its index git reads in any case.
+    let told = "test -z \"$(git diff-files --name-only)\" &&
+        test $(stat -c %Y \"$(git rev-parse --git-dir)/index\") -gt $(stat -c %Y README.md)";
+    for hidden in [&[][..], &["--hide", "secret"]] {
+        let options = [&["--mode", "layer", "-q"], hidden].concat();
+        environment.run(&options, told).expect_code(0);
+        let touched = format!("touch README.md; {told}");
+        environment.run(&options, &touched).expect_code(1);
+    }
+}
+
 #[test]
 fn head_works_in_the_checkout_itself() {
     let environment = TestEnvironment::with_repository();
