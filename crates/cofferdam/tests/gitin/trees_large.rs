@@ -1,15 +1,18 @@
 //! The tree store with very many files: what it says that they take, and how long they take.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Instant;
 
 use cofferdam::git::index::format;
-use cofferdam::git::trees::{self, Stack, Tell, Trees};
+use cofferdam::git::trees::{self, Far, Stack, Tell, Trees};
 use cofferdam_lab::{sample, skip};
 
 use crate::support::{World, gits, never};
@@ -28,11 +31,14 @@ fn on_disk(path: &Path) -> u64 {
 }
 
 async fn stack(world: &World) -> Stack {
+    stack_telling(world, &Tell::nobody()).await
+}
+
+async fn stack_telling(world: &World, tell: &Tell) -> Stack {
     let repo = world.repo().await;
     let trees = Trees::open(&world.home(), &repo).unwrap();
     let tree = repo.tree_of(&world.oid("HEAD"), &never()).await.unwrap();
-    let (tell, never) = (Tell::nobody(), never());
-    trees.stack(&repo, &tree, &tell, &never).await.unwrap()
+    trees.stack(&repo, &tree, tell, &never()).await.unwrap()
 }
 
 /// `gc` keeps a bound by it, so it has to be about true, where most of it is directories too.
@@ -77,7 +83,7 @@ async fn what_a_layer_takes_is_about_what_du_says() {
 #[tokio::test]
 async fn a_million_files() {
     // Whoever has no time for them has a part of them.
-    let many = if sample::all() { 1_000_000 } else { 10_000 };
+    let many = if sample::all() { 1_000_000 } else { 20_000 };
     let world = World::new(&gits()[0]);
     let mut child = world
         .command(&world.top)
@@ -112,9 +118,21 @@ async fn a_million_files() {
     input.write_all(stream.as_bytes()).unwrap();
     drop((input, stream));
     assert!(child.wait().unwrap().success());
+    let writers = Arc::new(Mutex::new(HashSet::new()));
+    let tell = Tell::new({
+        let writers = Arc::clone(&writers);
+        move |far| {
+            if let Far::Wrote { .. } = far {
+                writers.lock().unwrap().insert(thread::current().id());
+            }
+        }
+    });
     let began = Instant::now();
-    let stack = stack(&world).await;
+    let stack = stack_telling(&world, &tell).await;
     let written = began.elapsed();
+    // Each is told of many times, whoever is at the next thousand.
+    let alone = thread::available_parallelism().unwrap().get() == 1;
+    assert_eq!(writers.lock().unwrap().len() == 1, alone);
     let bytes = fs::read(&stack.index).unwrap();
     let index = format::parse(&bytes, cofferdam::git::ObjectFormat::Sha1).unwrap();
     assert_eq!(index.entries.len() as u64, many);
