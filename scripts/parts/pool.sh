@@ -66,10 +66,12 @@ halve() {
 # Of these tests of `session` each runs in the mode that people get who say nothing, and in each of the others the share that the
 # seed chooses; `--all` and `--repeat`: in all three. What is about one mode names it in the test itself, and the other tests
 # either do that or work in the checkout, which has one mode: one that leaves its mode open and is not here fails. Most of
-# `living_attacks` is about the checkout; the tests of the command have one mode each.
+# `living_attacks` is about the checkout. Of the command those run so that are about what a sandbox leaves and what becomes of it;
+# its other tests have one mode each.
 moded=(branches:: half_merged:: lifecycle:: living:: living_collect:: living_faults:: living_flows:: living_ports:: living_turns::
     notes:: prompts:: shown:: submodules:: bad_input::{beside,hostile,paths,refused,repositories,users}::
     living_attacks::what_{is_traced,wakes_itself})
+moded_cli=(delete:: gc:: kept:: list:: look:: merge::)
 mode_share=8
 
 # The same tests of a session in containers, where this run has started those engines itself (`--all`). Left out are those about
@@ -81,26 +83,32 @@ native=(agents:: compile_fail:: apart::agents_are_apart bad_input::paths::reposi
 
 # Dies where a name of those lists begins no test.
 check_lists() {
-    local binary tests name
-    binary=$(awk '$3 == "cofferdam/session" { print $2 }' "$work/binaries")
+    check_list cofferdam/session "${moded[@]}" "${native[@]}"
+    check_list cofferdam-cli/cli "${moded_cli[@]}"
+}
+
+check_list() {
+    local label=$1 binary tests name
+    binary=$(awk -v label="$label" '$3 == label { print $2 }' "$work/binaries")
     tests=$("$binary" --list --format terse)
-    for name in "${moded[@]}" "${native[@]}"; do
-        [[ $'\n'$tests == *$'\n'"$name"* ]] || die "scripts/parts/pool.sh names \`$name\`, and no test of session begins so"
+    for name in "${@:2}"; do
+        [[ $'\n'$tests == *$'\n'"$name"* ]] || die "scripts/parts/pool.sh names \`$name\`, and no test of $label begins so"
     done
 }
 
-# What matches tests of `session` whose names begin so.
-of_session() {
-    local IFS='|'
-    echo "^cofferdam/session::($*)"
+# What matches tests of the binary $1 whose names begin so.
+named_so() {
+    local label=$1 IFS='|'
+    echo "^$label::(${*:2})"
 }
 
 # Adds to each of the jobs on standard input its mode, or `-`; what is left out is counted in $work/moded.
 in_modes() {
-    awk -F'\t' -v OFS='\t' -v seed="$seed" -v moded="$(of_session "${moded[@]}")" -v all="$repeat${COFFERDAM_TEST_ALL-}" \
+    awk -F'\t' -v OFS='\t' -v seed="$seed" -v all="$repeat${COFFERDAM_TEST_ALL-}" \
         -v docker="${engines:+${DOCKER_HOST-}}" -v podman="${engines:+${CONTAINER_HOST-}}" \
+        -v moded="$(named_so cofferdam/session "${moded[@]}")|$(named_so cofferdam-cli/cli "${moded_cli[@]}")" \
         -v own="${rootless_docker_host:+docker}${rootless_host:+ podman}" -v slow_left="$work/slow" \
-        -v contained="$contained" -v native="$(of_session "${native[@]}")" \
+        -v contained="$contained" -v native="$(named_so cofferdam/session "${native[@]}")" \
         -v tools="$([[ -s ${engines:-/none}/tools.tar ]] && echo made)" -v share="$mode_share" -v left="$work/moded" '
         BEGIN {
             for (n = 1; n < 128; n++) code[sprintf("%c", n)] = n

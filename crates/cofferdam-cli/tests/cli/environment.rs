@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use cofferdam_lab::way::Mode;
 use tempfile::TempDir;
 
 /// A command that has not ended by then is taken for hung.
@@ -154,6 +155,7 @@ impl TestEnvironment {
     pub(crate) fn run(&self, options: &[&str], script: &str) -> Done {
         let mut arguments = vec!["run"];
         arguments.extend_from_slice(options);
+        arguments.extend_from_slice(open_mode(options));
         arguments.extend_from_slice(&["--", "sh", "-c", script]);
         self.cofferdam(&arguments)
     }
@@ -244,6 +246,17 @@ impl TestEnvironment {
             settings.add_filter(pattern, shown);
         }
         settings
+    }
+}
+
+/// The mode of this pass, for a command that is given `options` and leaves it open. Layers are the product's own choice.
+pub(crate) fn open_mode(options: &[&str]) -> &'static [&'static str] {
+    let says = ["--mode", "--head", "--dev"];
+    match Mode::of_this_pass() {
+        _ if options.iter().any(|one| says.contains(one)) => &[],
+        Mode::Layer => &[],
+        Mode::Bind => &["--mode", "bind"],
+        Mode::Copy => &["--mode", "copy"],
     }
 }
 

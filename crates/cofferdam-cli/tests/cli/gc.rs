@@ -1,7 +1,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::environment::{TestEnvironment, check, commit_script, finish};
+use crate::environment::{TestEnvironment, check, commit_script, finish, open_mode};
 use crate::lives::Lives;
 
 /// `cofferdam::git::trees::LONGEST_STACK`.
@@ -254,7 +254,7 @@ fn run_and_kill(environment: &TestEnvironment, strategy: &[&str]) {
     let script = commit_script(&["a"]) + "echo committed; sleep 600";
     let rest = ["--name", "one", "--", "sh", "-c", &script];
     let mut child = environment
-        .command(&[&["run"], strategy, &rest].concat())
+        .command(&[&["run"], strategy, open_mode(strategy), &rest].concat())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

@@ -34,7 +34,14 @@ fn a_branch_sandbox_with_its_commits() {
     let environment = TestEnvironment::with_repository();
     environment
         .run(
-            &["--branch", "feature/a", "--name", "first"],
+            &[
+                "--branch",
+                "feature/a",
+                "--name",
+                "first",
+                "--mode",
+                "layer",
+            ],
             &commit_script(&["a", "b"]),
         )
         .expect_code(0);

@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::environment::{Done, TestEnvironment};
+use crate::environment::{Done, TestEnvironment, open_mode};
 
 /// What has not come by then does not come.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ impl Lives {
 
     #[track_caller]
     pub(crate) fn create(&self, name: &str, options: &[&str]) -> Done {
-        self.cofferdam(&[&["create", name], options].concat())
+        self.cofferdam(&[&["create", name], options, open_mode(options)].concat())
             .expect_code(0)
     }
 
