@@ -26,7 +26,6 @@ fn layers_and_merge_to_head_are_the_default_and_the_first_line_says_so() {
     environment.expect_clean();
 }
 
-// covers: S2-9
 /// What a layer's index says of its files is so inside, where another directory is over them: git reads none at its first look.
 #[test]
 fn the_first_status_inside_reads_no_file() {
@@ -45,6 +44,7 @@ fn the_first_status_inside_reads_no_file() {
     }
 }
 
+// covers: S2-9
 #[test]
 fn head_works_in_the_checkout_itself() {
     let environment = TestEnvironment::with_repository();
