@@ -297,7 +297,7 @@ fn a_quick_agents_user_is_told_too() {
     );
 }
 
-/// Where nothing came of it nobody waits, and that it is not known is told.
+/// Where nothing came of it nobody waits long, and that it is not known is told.
 #[test]
 fn the_user_of_a_quick_agent_that_commits_nothing_is_told_too() {
     quick_agent("true", "never said");

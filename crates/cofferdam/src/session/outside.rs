@@ -16,9 +16,11 @@ use crate::git::identity::UserConfig;
 use crate::git::{Repository, UserRules, before};
 use crate::registry::Strategy;
 
-/// So long a command that is about to end waits for it, where something came of it. Whoever waited for nothing does not wait
-/// longer because their checkout is large.
+/// So long a command that is about to end waits for it, where something came of it.
 const AT_THE_END: Duration = Duration::from_secs(2);
+/// Where nothing did, and the look began with the command: it is over by then, but on a busy machine. Whoever waited for nothing
+/// does not wait longer because their checkout is large.
+const FOR_NOTHING: Duration = Duration::from_millis(250);
 
 /// With a larger index, of some 10,000 files, a look takes as long as all else that a quick command does, and would hold
 /// that up: it begins with an agent that works.
@@ -31,6 +33,8 @@ const AT_WORK: Duration = Duration::from_millis(250);
 pub(super) struct Outside {
     look: Look,
     state: State,
+    /// How long the end waits where nothing came home.
+    patience: Duration,
 }
 
 #[derive(Debug)]
@@ -58,7 +62,15 @@ impl Outside {
             Ok(size) if size > SOON => State::Later,
             _ => State::Looking(look.start()),
         };
-        Self { look, state }
+        let patience = match state {
+            State::Looking(_) => FOR_NOTHING,
+            State::Later | State::Told => Duration::ZERO,
+        };
+        Self {
+            look,
+            state,
+            patience,
+        }
     }
 
     /// While the agent works: says what is found as soon as it is known.
@@ -79,7 +91,7 @@ impl Outside {
     /// The last chance, at the end of a command that brought something home or did not: what is not known is told as that.
     pub(super) async fn end(mut self, something: bool, events: &Emitter) {
         if !something {
-            self.tell_known(events).await;
+            let _ = tokio::time::timeout(self.patience, self.told(events)).await;
         }
         match std::mem::replace(&mut self.state, State::Told) {
             State::Told => return,
