@@ -1062,6 +1062,7 @@ fn rules_that_take_a_while_are_said_and_are_those_of_one_sandbox() {
             "firewall: {{allow: [{{domain: n{number}.test}}]}}\n"
         ));
         let held = std::fs::File::open(home.join("allowed/lock")).unwrap();
+        #[expect(clippy::disallowed_methods, reason = "as another process has it")]
         held.lock().unwrap();
         let mut command = user.command(words);
         command.env("PATH", &path);

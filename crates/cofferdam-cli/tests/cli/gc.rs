@@ -233,6 +233,7 @@ fn who_waits_for_another_is_told() {
     environment.cofferdam(&["gc"]).expect_code(0);
     let path = environment.home().join(".cofferdam/gc.lock");
     let held = std::fs::File::open(path).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "as another process has it")]
     held.lock().unwrap();
     let mut child = environment
         .command(&["gc"])

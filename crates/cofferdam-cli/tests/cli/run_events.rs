@@ -260,6 +260,7 @@ fn a_run_that_waits_for_another_writer_tells_it() {
     let store = trees.read_dir().unwrap().flatten().map(|one| one.path());
     let store = store.into_iter().find(|one| one.is_dir()).unwrap();
     let writing = std::fs::File::open(store.join("write.lock")).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "as another process has it")]
     writing.lock().unwrap();
     let mut command = environment.command(&layer);
     let mut child = command

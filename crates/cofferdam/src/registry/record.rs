@@ -155,6 +155,10 @@ pub struct Outcome {
 
 /// Everything that is needed to collect and dispose of a sandbox, by whoever comes next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, as it stands in the record"
+)]
 pub struct Record {
     pub version: u32,
     pub id: SandboxId,

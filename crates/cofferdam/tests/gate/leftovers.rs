@@ -145,6 +145,7 @@ async fn leftovers_of_the_dead_go_and_of_the_living_stay() {
     let alive = objects_dir.join(format!("incoming-cofferdam-{}-alive", w.id));
     std::fs::create_dir(&alive).unwrap();
     let lock = std::fs::File::open(&alive).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "as another process has it")]
     lock.lock().unwrap();
     let gone = cofferdam::git::gate::remove_stale(&w.repo).unwrap();
     assert_eq!(gone.len(), 2, "{gone:?}");

@@ -32,6 +32,7 @@ fn one_command_at_a_time_changes_it() {
         let named = find(&env, "one").await.unwrap();
         for what in ["collect", "stop", "start", "end"] {
             let lock = std::fs::File::create(&turn).unwrap();
+            #[expect(clippy::disallowed_methods, reason = "as another process has it")]
             lock.lock().unwrap();
             let changed = async {
                 match what {

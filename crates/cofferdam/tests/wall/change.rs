@@ -79,6 +79,7 @@ fn a_sandbox_behind_another_versions_gateway_is_named() {
     // The control: nobody lives there.
     assert!(apply().is_empty());
     let lock = std::fs::File::open(place.join("lock")).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "as another process has it")]
     lock.lock().unwrap();
     let applied = apply();
     assert!(

@@ -109,6 +109,7 @@ fn gc_removes_what_is_dead_and_old_alone() {
     private(&dead);
     private(&alive);
     let lock = fs::File::open(alive.join("lock")).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "as another process has it")]
     lock.lock().unwrap();
     let no_version = house.home.path().join("gateway-x");
     private(&no_version);
