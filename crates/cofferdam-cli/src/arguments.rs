@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    allow, apply, approve, build, build_base, checkout, claude, codex, codex_config, collect, completions,
-    config, create, delete, demo, diff, doctor, engines, exec, gc, init, list, log, logs, man,
-    merge, net, pause, restart, resume, revoke, run, shell, start, status, stop, sync, volume,
-    worktree,
+    allow, apply, approve, build, build_base, checkout, claude, codex, codex_config, collect,
+    completions, config, create, delete, demo, diff, doctor, engines, exec, gc, init, list, log,
+    logs, man, merge, net, pause, restart, resume, revoke, run, shell, start, status, stop, sync,
+    volume, worktree,
 };
 
 /// The version, with the commit where a release build knows it (see `build.rs`).

@@ -48,7 +48,10 @@ pub(super) async fn open(
 ) -> Result<ExitCode, CliError> {
     let mut exec = SessionExec::default();
     give_terminal(&mut exec, environment).map_err(|_| CliError::Misused {
-        message: format!("{} needs a terminal here, and standard input is none", program.shown),
+        message: format!(
+            "{} needs a terminal here, and standard input is none",
+            program.shown
+        ),
         hint: format!(
             "give it a prompt instead: `cofferdam run --agent {} --prompt TEXT`",
             program.agent
@@ -57,10 +60,14 @@ pub(super) async fn open(
     let in_dev = opened.which.branch.is_some() || opened.build.build;
     let (name, elsewhere) = match &opened.meant {
         None => (program.name.to_owned(), None),
-        Some(place) if is_path(place) => (program.name.to_owned(), there(Some(place), environment)?),
+        Some(place) if is_path(place) => {
+            (program.name.to_owned(), there(Some(place), environment)?)
+        }
         Some(name) if in_dev => {
             return Err(CliError::Misused {
-                message: "these options are for the dev sandbox of a checkout, and a sandbox is named".to_owned(),
+                message:
+                    "these options are for the dev sandbox of a checkout, and a sandbox is named"
+                        .to_owned(),
                 hint: format!("leave out {}, or the options", name.to_string_lossy()),
             });
         }
@@ -88,7 +95,9 @@ pub(super) async fn open(
 async fn brought_up(opened: &Opened, environment: &Environment) -> Result<String, CliError> {
     if opened.made.is_given() {
         return Err(CliError::Misused {
-            message: "a dev sandbox is made by `cofferdam start`, which takes `--sandbox` and `--image`".to_owned(),
+            message:
+                "a dev sandbox is made by `cofferdam start`, which takes `--sandbox` and `--image`"
+                    .to_owned(),
             hint: "make it first, and leave them out here".to_owned(),
         });
     }

@@ -58,7 +58,9 @@ pub(crate) async fn run(
         Ok(callback) => Some(callback),
         Err(error) if comes_back(&arguments.words) => {
             return Err(CliError::Failed {
-                message: format!("a login comes back at port {PORT} of this machine, and that cannot be listened at: {error}"),
+                message: format!(
+                    "a login comes back at port {PORT} of this machine, and that cannot be listened at: {error}"
+                ),
                 hint: format!(
                     "end what listens there (`ss -ltnp sport = :{PORT}`), or log in by `cofferdam codex -- login --device-auth`"
                 ),
@@ -84,5 +86,8 @@ pub(crate) async fn run(
 /// Whether it ends with a browser that comes back.
 fn comes_back(words: &[OsString]) -> bool {
     let is_login = words.first().is_some_and(|word| word == "login");
-    is_login && !words.iter().any(|word| ELSEWHERE.iter().any(|one| word == OsStr::new(one)))
+    is_login
+        && !words
+            .iter()
+            .any(|word| ELSEWHERE.iter().any(|one| word == OsStr::new(one)))
 }

@@ -86,7 +86,9 @@ fn a_login_comes_back_once_and_nothing_else_comes_in() {
         get("/success", local),
         get("/auth/callback/../../success", local),
         get("/auth/callback?code=stolen", "evil.test:1455"),
-        ask("POST /auth/callback?code=x HTTP/1.1\r\nHost: localhost:1455\r\nContent-Length: 0\r\n\r\n"),
+        ask(
+            "POST /auth/callback?code=x HTTP/1.1\r\nHost: localhost:1455\r\nContent-Length: 0\r\n\r\n",
+        ),
     ] {
         assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
     }
