@@ -187,7 +187,8 @@ END
     export rootless_host=unix://$own/run/podman.sock
 }
 
-# Docker of the same user.
+# Docker of the same user. It gets no Debian: on vfs each step of a build copies the whole image, and a build of the base took longer than its
+# three minutes on a machine that was busy.
 rootless_docker_up() {
     local own=$engines/rootless name
     [[ -d $own/run ]] && command -v rootlesskit >/dev/null || return 1
