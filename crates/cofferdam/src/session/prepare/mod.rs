@@ -41,7 +41,7 @@ use crate::git::walked::{IndexAt, Walked};
 use crate::git::worktree::Worktree;
 use crate::git::{Repository, UserRules};
 use crate::registry::{Mode, Owned, Phase, Record, Strategy, written};
-use crate::sandbox::{Ability, IsolatedSandbox, Sandbox, SandboxError};
+use crate::sandbox::{IsolatedSandbox, Sandbox, SandboxError};
 
 /// How long a cancelled step may take to clean up after itself.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
@@ -115,7 +115,7 @@ impl Making<'_> {
         if self.bare.is_some() {
             return Ok(watch);
         }
-        if !self.lives_on && self.options.sandbox.abilities().has(Ability::Files) {
+        if !self.lives_on {
             let given = shells::give(ready.sandbox()).await?;
             for complaint in &given.complaints {
                 let text = complaint.to_string();
