@@ -31,6 +31,12 @@ const STARTED: [(&str, &str); 7] = [
         "crates/cofferdam-guest/src/guard/mod.rs",
         "std::io::stderr().write_all(text.as_bytes())",
     ),
+    // A program that git starts, and speaks with over these.
+    ("crates/cofferdam-guest/src/push.rs", "match serve("),
+    (
+        "crates/cofferdam-guest/src/push.rs",
+        "writeln!(io::stderr(), \"{text}\")",
+    ),
     (
         "crates/cofferdam-wall/src/bin/cofferdam-gateway.rs",
         "env::args_os()",
