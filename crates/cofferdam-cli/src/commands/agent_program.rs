@@ -12,7 +12,7 @@ use super::callback::Callback;
 use super::dev::{self, Build, Up, Which, there};
 use super::exec::give_terminal;
 use super::here::is_path;
-use super::making::{DevOptions, Place};
+use super::making::{DevOptions, MadeIn};
 use super::{create, keep_ready, living};
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -33,7 +33,7 @@ pub(super) struct Program {
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) meant: Option<OsString>,
-    pub(super) made: Place,
+    pub(super) made: MadeIn,
     pub(super) which: Which,
     pub(super) build: Build,
     pub(super) words: Vec<OsString>,
@@ -116,7 +116,7 @@ async fn brought_up(opened: &Opened, environment: &Environment) -> Result<String
 async fn ready(
     program: &Program,
     name: &str,
-    place: Place,
+    place: MadeIn,
     environment: &Environment,
 ) -> Result<(), CliError> {
     let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;

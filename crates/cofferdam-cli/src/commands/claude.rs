@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::agent_program::{self, Opened, Program};
 use super::dev::{Build, Which};
-use super::making::Place;
+use super::making::MadeIn;
 use crate::environment::Environment;
 use crate::error::CliError;
 
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     build: Build,
 
     #[command(flatten)]
-    made: Place,
+    made: MadeIn,
 
     /// Arguments for it
     #[arg(last = true, value_name = "ARGUMENT")]

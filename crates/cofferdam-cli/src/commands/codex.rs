@@ -8,7 +8,7 @@ use clap::Args;
 use super::agent_program::{self, Opened, Program};
 use super::callback::{Callback, PORT};
 use super::dev::{Build, Which};
-use super::making::Place;
+use super::making::MadeIn;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::ui::output;
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     build: Build,
 
     #[command(flatten)]
-    made: Place,
+    made: MadeIn,
 
     /// Arguments for it
     #[arg(last = true, value_name = "ARGUMENT")]

@@ -11,7 +11,7 @@ use cofferdam::text::printable_line;
 use serde::Serialize;
 
 use super::defaults::Defaults;
-use super::making::{self, Place, Sandbox, Strategy};
+use super::making::{self, MadeIn, Sandbox, Strategy};
 use super::{keep_ready, living};
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -89,7 +89,7 @@ pub(crate) async fn run(
 /// As with nothing but a name and a place on the command line.
 pub(super) async fn plain(
     name: &str,
-    place: Place,
+    place: MadeIn,
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<(), CliError> {

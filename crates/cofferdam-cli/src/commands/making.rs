@@ -190,7 +190,7 @@ impl From<DevOptions> for Sandbox {
 
 /// What of [`Sandbox`] is for a command line that makes one only where there is none. The rest is the configuration's.
 #[derive(Debug, Clone, Default, Args)]
-pub(super) struct Place {
+pub(super) struct MadeIn {
     /// Where the sandbox is made, where there is none; `native` unless the configuration says otherwise
     #[arg(long = "sandbox", value_enum, help_heading = "Sandbox")]
     place: Option<ProviderName>,
@@ -200,14 +200,14 @@ pub(super) struct Place {
     image: Option<String>,
 }
 
-impl Place {
+impl MadeIn {
     pub(super) fn is_given(&self) -> bool {
         self.place.is_some() || self.image.is_some()
     }
 }
 
-impl From<Place> for Sandbox {
-    fn from(given: Place) -> Self {
+impl From<MadeIn> for Sandbox {
+    fn from(given: MadeIn) -> Self {
         Self {
             place: given.place,
             image: given.image,
