@@ -722,7 +722,7 @@ fn shells_in_containers_have_variables_and_theme() {
             "env: {PATH: \"/home/agent/bin:/bin\"}\non_sync: [{cmd: chmod +x ~/bin/claude}]\n",
         );
         let mut claude = on_a_terminal(&["claude", "one", "--sandbox", engine, "--image", SHELLS]);
-        claude.expect("here:   there tty");
+        claude.expect("here:   changed tty");
         claude.press("\r");
         claude.ends_with(5);
         assert_eq!(world.status("one", "image"), SHELLS);

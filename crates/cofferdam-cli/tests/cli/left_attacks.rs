@@ -163,9 +163,9 @@ fn it_is_taken_back_where_it_was_applied() {
 fn what_applies_is_shown_before() {
     let environment = TestEnvironment::with_repository();
     environment
-        .cofferdam(&["create", "box", "--network", "none"])
+        .cofferdam(&["create", "box", "--network", "none", "--mode", "bind"])
         .expect_code(0);
-    // Answers in the place of who asks, and ends the honest answer.
+    // In a linked worktree the git inside is asked. Answers in the place of who asks, and ends the honest answer.
     let script = r"
         echo shown > shown; mkdir hidden; echo hidden > hidden/Makefile
         git add hidden; one=$(git write-tree); git add shown; two=$(git write-tree); git reset -q
