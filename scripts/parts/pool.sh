@@ -243,6 +243,8 @@ run_job() {
     local log=$work/log/$number place=$work/$number as=() become=command
     # One test of so many is on the disk.
     if [[ -n $memory && ! $label::$test =~ $of_disks ]] && (((seed + number) % on_disk)); then place=$memory/$number; fi
+    # That engine was started before the memory was mounted, in a view of its own.
+    if [[ $identity == user && $label::$test =~ $own_podman ]]; then place=$work/$number; fi
     if [[ $test != - ]]; then words=(--exact "$test"); fi
     if [[ $identity == user ]]; then
         install -d -o "$user" -g "$user" -m 0700 "$place"

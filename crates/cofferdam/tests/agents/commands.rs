@@ -129,11 +129,12 @@ fn codex_is_told_the_key_and_the_address_of_its_environment() {
     assert!(command.environment.is_empty());
 }
 
-/// What names the versions of the programs in the base image, agents among them, and the command that opens one for a person.
-const BASE_IMAGE: [&str; 4] = [
+/// What names the versions of the programs in the base image, agents among them, and the commands that open one for a person.
+const BASE_IMAGE: [&str; 5] = [
     "image/base.rs",
     "commands/build_base.rs",
     "commands/claude.rs",
+    "commands/codex.rs",
     "commands/codex_config.rs",
 ];
 
