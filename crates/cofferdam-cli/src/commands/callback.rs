@@ -42,7 +42,7 @@ impl Callback {
         Ok(Self { listener, other })
     }
 
-    /// Carries one request to the sandbox; whatever else is asked is refused. Returns once that was done.
+    /// Carries one request to the sandbox, whatever comes of it; all others are refused. Returns once that was done.
     pub(super) async fn carry(self, session: &Session) {
         loop {
             let Ok(mut browser) = self.next().await else {
@@ -57,20 +57,20 @@ impl Callback {
             };
             let name = session.name();
             let carried = tokio::time::timeout(ANSWERING, carried(session, target)).await;
-            if let Ok(Ok(())) = carried {
-                let text = format!("The login is in the sandbox {name}. This page can be closed.");
-                say(&mut browser, "200 OK", &text).await;
-                return;
-            }
+            // Whatever it says: who asks here learns nothing of what is inside, and once is once.
+            let text = format!(
+                "What came back was passed on: see what the program in the sandbox {name} says of it."
+            );
+            say(&mut browser, "200 OK", &text).await;
             let why = match carried {
+                Ok(Ok(())) => return,
                 Ok(Err(why)) => why,
-                _ => "it gave no answer".to_owned(),
+                Err(_) => "it gave no answer".to_owned(),
             };
-            let text = format!("The login did not get into the sandbox {name}: {why}.");
-            say(&mut browser, "502 Bad Gateway", &text).await;
             output::note(&format!(
                 "note: a login came back, and did not get into {name}: {why}\r\n"
             ));
+            return;
         }
     }
 
@@ -122,11 +122,20 @@ fn wanted(head: &[u8]) -> Option<String> {
         && path == Some(PATH)
         && is_here
         && hosts.next().is_none()
-        && request
-            .headers
-            .iter()
-            .all(|header| !header.name.eq_ignore_ascii_case("transfer-encoding"));
+        && request.headers.iter().all(is_of_a_visit);
     is_wanted.then(|| target.to_owned())
+}
+
+/// A browser says of what a page of anybody's asks for that nobody visits it.
+fn is_of_a_visit(header: &httparse::Header<'_>) -> bool {
+    let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+    if is("sec-fetch-mode") {
+        return header.value == b"navigate";
+    }
+    if is("sec-fetch-dest") {
+        return header.value == b"document";
+    }
+    !is("transfer-encoding")
 }
 
 /// Asks the program inside for that, and for what it sends its browser on to. What it says is for no browser of the host's: only
@@ -234,6 +243,8 @@ mod tests {
             "Host: localhost\r\n",
             "Host: localhost:1455\r\nHost: localhost:1455\r\n",
             "Host: localhost:1455\r\nTransfer-Encoding: chunked\r\n",
+            "Host: localhost:1455\r\nSec-Fetch-Mode: no-cors\r\n",
+            "Host: localhost:1455\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: iframe\r\n",
         ] {
             assert_eq!(ask("GET /auth/callback?code=a", headers), None, "{headers}");
         }

@@ -11,7 +11,6 @@ use super::dev::{Build, Which};
 use super::making::MadeIn;
 use crate::environment::Environment;
 use crate::error::CliError;
-use crate::ui::output;
 
 const PROGRAM: Program = Program {
     name: "codex",
@@ -54,24 +53,16 @@ pub(crate) async fn run(
     arguments: Arguments,
     environment: &Environment,
 ) -> Result<ExitCode, CliError> {
-    let callback = match Callback::listen().await {
-        Ok(callback) => Some(callback),
-        Err(error) if comes_back(&arguments.words) => {
-            return Err(CliError::Failed {
-                message: format!(
-                    "a login comes back at port {PORT} of this machine, and that cannot be listened at: {error}"
-                ),
-                hint: format!(
-                    "end what listens there (`ss -ltnp sport = :{PORT}`), or log in by `cofferdam codex -- login --device-auth`"
-                ),
-            });
-        }
-        Err(error) => {
-            output::note(&format!(
-                "note: a login by a browser would not come back here, at port {PORT}: {error}\n"
-            ));
-            None
-        }
+    let callback = if comes_back(&arguments.words) {
+        let listening = Callback::listen().await.map_err(|error| CliError::Failed {
+            message: format!("a login comes back at port {PORT} of this machine, and that cannot be listened at: {error}"),
+            hint: format!(
+                "end what listens there (`ss -ltnp sport = :{PORT}`), or log in by `cofferdam codex -- login --device-auth`"
+            ),
+        });
+        Some(listening?)
+    } else {
+        None
     };
     let opened = Opened {
         meant: arguments.meant,

@@ -73,7 +73,6 @@ fn a_login_comes_back_once_and_nothing_else_comes_in() {
     refused.ends_with(1);
     assert_eq!(lives.listed("codex"), None);
     let mut goes_on = open(&["codex", "--", "login", "--device-auth"]);
-    goes_on.expect("would not come back");
     goes_on.expect("asked: login --device-auth /workspace/repository");
     goes_on.ends_with(5);
     drop(taken);
@@ -95,6 +94,8 @@ fn a_login_comes_back_once_and_nothing_else_comes_in() {
     let answer = get("/auth/callback?code=one&state=two", local);
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert!(!answer.contains("script"), "{answer}");
+    // Once is once.
+    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)).is_err());
     login.expect("got /auth/callback?code=one&state=two localhost:1455");
     login.expect("got /success?done=1 localhost:1455");
     login.ends_with(0);

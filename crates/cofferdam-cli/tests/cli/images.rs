@@ -107,7 +107,10 @@ fn a_repositorys_image_is_read_built_used_and_removed() {
             script,
         ];
         let done = world.cofferdam(&words).expect_code(0);
-        assert!(done.to_string().contains("| .bashrc .zshrc a mine\n"), "{done}");
+        assert!(
+            done.to_string().contains("| .bashrc .zshrc a mine\n"),
+            "{done}"
+        );
         assert!(!done.to_string().contains("of-the-image"), "{done}");
         let used = world.cofferdam(&[world.engine, "remove-image"]);
         // Podman lets it go beneath a container that goes by itself; nobody does in silence.

@@ -27,6 +27,8 @@ const PACKS: &str = "/packs";
 /// Beside the files of the volume: the branches that were brought there, each with where it started. A line for each start, the
 /// newest last.
 const BRANCHES: &str = "branches";
+/// The same of where pushes from inside left each.
+const PUSHED: &str = "pushed";
 const BRANCHES_LIMIT: u64 = 4 << 20;
 /// So many starts of one branch are kept.
 const STARTS: usize = 4;
@@ -159,7 +161,7 @@ pub async fn provision(
             said: printable_line(said.trim_end()),
         });
     }
-    write(&volume, branch, &tip).await?;
+    write(&volume, BRANCHES, branch, &tip).await?;
     Ok(Shelved {
         directory,
         tip,
@@ -172,8 +174,8 @@ pub async fn provision(
 pub(super) struct Noted(Vec<(Oid, BranchName)>);
 
 impl Noted {
-    fn read(volume: &Volume) -> Result<Self, FileError> {
-        let text = match fsx::read_bounded(&volume.beside(BRANCHES), BRANCHES_LIMIT) {
+    fn read(volume: &Volume, file: &str) -> Result<Self, FileError> {
+        let text = match fsx::read_bounded(&volume.beside(file), BRANCHES_LIMIT) {
             Err(error) if error.is_not_found() => return Ok(Self::default()),
             text => text?,
         };
@@ -215,7 +217,7 @@ pub(super) fn of(home: &Home, record: &Record) -> Result<Option<Volume>, VolumeE
 /// What was brought to the shelf of this sandbox.
 pub(super) fn noted(home: &Home, record: &Record) -> Result<Noted, VolumeError> {
     match of(home, record)? {
-        Some(volume) => Ok(Noted::read(&volume)?),
+        Some(volume) => Ok(Noted::read(&volume, BRANCHES)?),
         None => Ok(Noted::default()),
     }
 }
@@ -228,15 +230,41 @@ pub(super) async fn note(
     start: &Oid,
 ) -> Result<(), VolumeError> {
     match of(home, record)? {
-        Some(volume) => Ok(write(&volume, branch, start).await?),
+        Some(volume) => Ok(write(&volume, BRANCHES, branch, start).await?),
         None => Ok(()),
     }
 }
 
-async fn write(volume: &Volume, branch: &BranchName, start: &Oid) -> Result<(), FileError> {
+/// Where pushes of this checkout's sandboxes left branches.
+pub(super) fn pushed(home: &Home, record: &Record) -> Result<Noted, VolumeError> {
+    match of(home, record)? {
+        Some(volume) => Ok(Noted::read(&volume, PUSHED)?),
+        None => Ok(Noted::default()),
+    }
+}
+
+/// One did.
+pub(super) async fn note_pushed(
+    home: &Home,
+    record: &Record,
+    branch: &BranchName,
+    tip: &Oid,
+) -> Result<(), VolumeError> {
+    match of(home, record)? {
+        Some(volume) => Ok(write(&volume, PUSHED, branch, tip).await?),
+        None => Ok(()),
+    }
+}
+
+async fn write(
+    volume: &Volume,
+    file: &str,
+    branch: &BranchName,
+    start: &Oid,
+) -> Result<(), FileError> {
     // Where it is held for longer something is wrong, and a line less does no harm.
     let lock = lock::take_within(&volume.beside("branches.lock"), OTHERS).await?;
-    let mut noted = Noted::read(volume)?;
+    let mut noted = Noted::read(volume, file)?;
     let starts: Vec<Oid> = noted.starts(branch).take(STARTS - 1).cloned().collect();
     if starts.first() == Some(start) {
         return Ok(());
@@ -249,10 +277,7 @@ async fn write(volume: &Volume, branch: &BranchName, start: &Oid) -> Result<(), 
         .0
         .iter()
         .map(|(oid, branch)| format!("{oid} {branch}\n"));
-    fsx::write_private(
-        &volume.beside(BRANCHES),
-        lines.collect::<String>().as_bytes(),
-    )?;
+    fsx::write_private(&volume.beside(file), lines.collect::<String>().as_bytes())?;
     drop(lock);
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! Watching the checkout that a living sandbox shares with its user: a process of its own does it for as long as the sandbox
 //! lives. Where that one is gone nothing in the sandbox runs ([`Sandbox::watch`]), and the next command starts another.
 
-use std::convert::Infallible;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -19,7 +19,7 @@ use super::appearing;
 use super::emitter::Emitter;
 use super::event::Notice;
 use super::options::{Caller, Watcher};
-use super::push::{self, Pushes};
+use super::push::Pushes;
 use crate::fsx::lock;
 use crate::fsx::{self, FileError};
 use crate::git::appearing::Watch;
@@ -231,14 +231,13 @@ async fn watch_until_it_ends(
         return Ok(());
     }
     say(READY);
-    let pushes = push::Of {
-        caller,
-        id,
-        events: &events,
-    };
+    let events = Arc::new(events);
+    let _pushes = record
+        .dev
+        .is_some()
+        .then(|| Pushes::begin(caller, id, &state, &events));
     let why = tokio::select! {
         why = appearing::strictly(&mut watch, &events) => why,
-        never = taking_pushes(&record, &state, pushes) => match never {},
         () = end.comes() => return Ok(()),
     };
     let text = format!(
@@ -258,20 +257,6 @@ async fn watch_until_it_ends(
     let last = last.await.map_err(|_| WatchError::CutShort)??;
     appearing::tell_all(last, &events);
     Err(WatchError::Blind(why))
-}
-
-/// Answers who pushes from a sandbox in which a person lives.
-async fn taking_pushes(record: &Record, state: &Path, of: push::Of<'_>) -> Infallible {
-    if record.dev.is_some() {
-        match Pushes::open(state) {
-            Ok(pushes) => return pushes.serve(of).await,
-            Err(error) => {
-                let text = format!("nothing is pushed from inside: {error}");
-                of.events.notice(Notice::Other { text });
-            }
-        }
-    }
-    std::future::pending().await
 }
 
 /// The end of a sandbox's first process.

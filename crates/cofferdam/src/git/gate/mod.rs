@@ -372,7 +372,7 @@ impl Gate {
         // What the tip is explains a walk that failed.
         is_commit?;
         let history = history?;
-        if !history.descends && !self.given().any(|given| given == tip) {
+        if !history.descends && *tip != self.base {
             let (tip, base) = (tip.clone(), self.base.clone());
             return Err(GateError::refused(Refusal::NotDescendant { tip, base }));
         }

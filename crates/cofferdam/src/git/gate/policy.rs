@@ -242,7 +242,8 @@ async fn look_at_links<'a>(
     Ok(())
 }
 
-/// Drops the suspects that are exactly as in the base, or in another commit that the sandbox was given.
+/// Drops the suspects that are exactly as in the base, or in another commit that the sandbox was given: but for what that one has from
+/// before where another one of them has changed it.
 async fn confirm(
     gate: &Gate,
     quarantine: &Quarantine,
@@ -251,14 +252,9 @@ async fn confirm(
 ) -> Result<Vec<Violation>, GateError> {
     let mut violations = Vec::new();
     for some in in_calls(&suspects) {
-        let mut given = Vec::new();
-        for commit in gate.given() {
-            let paths = some.iter().map(|one| one.path);
-            given.push(entries(gate, quarantine, commit, paths, cancel).await?);
-        }
+        let given = Given::read(gate, quarantine, some, cancel).await?;
         for one in some {
-            let cleared = given.iter().any(|entries| {
-                let own = entries.get(one.path);
+            let cleared = given.newest(one.path).any(|own| {
                 if one.by_name {
                     own.is_some()
                 } else {
@@ -280,6 +276,68 @@ async fn confirm(
         }
     }
     Ok(violations)
+}
+
+/// What the commits that the sandbox was given have at some paths.
+struct Given {
+    entries: Vec<Entries>,
+    /// Of each two of them, what was there before they parted; nothing where they share no commit.
+    before: Vec<(usize, usize, Option<Entries>)>,
+}
+
+type Entries = HashMap<Vec<u8>, Entry>;
+
+impl Given {
+    async fn read(
+        gate: &Gate,
+        quarantine: &Quarantine,
+        some: &[Suspect<'_>],
+        cancel: &CancellationToken,
+    ) -> Result<Self, GateError> {
+        let paths = || some.iter().map(|one| one.path);
+        let commits: Vec<&Oid> = gate.given().collect();
+        let (mut all, mut before) = (Vec::new(), Vec::new());
+        for (number, commit) in commits.iter().enumerate() {
+            all.push(entries(gate, quarantine, commit, paths(), cancel).await?);
+            for (other, earlier) in commits[..number].iter().enumerate() {
+                let done = quarantine
+                    .command(&gate.repo)
+                    .args(["merge-base", commit.as_str(), earlier.as_str()])
+                    .answers(&[1])
+                    .run(cancel)
+                    .await?;
+                let text = String::from_utf8_lossy(&done.stdout);
+                let shared = match text.trim_end().parse::<Oid>() {
+                    Ok(shared) => Some(entries(gate, quarantine, &shared, paths(), cancel).await?),
+                    Err(_) => None,
+                };
+                before.push((number, other, shared));
+            }
+        }
+        Ok(Self {
+            entries: all,
+            before,
+        })
+    }
+
+    /// What is there in those that have not only what was there before another one changed it.
+    fn newest<'a>(&'a self, path: &'a [u8]) -> impl Iterator<Item = Option<&'a Entry>> {
+        let at = move |number: usize| self.entries[number].get(path);
+        let is_old = move |number: usize| {
+            self.before.iter().any(|(one, two, shared)| {
+                let other = match number {
+                    number if number == *one => *two,
+                    number if number == *two => *one,
+                    _ => return false,
+                };
+                let shared = shared.as_ref().map(|entries| entries.get(path));
+                shared == Some(at(number)) && at(other) != at(number)
+            })
+        };
+        (0..self.entries.len())
+            .filter(move |number| !is_old(*number))
+            .map(at)
+    }
 }
 
 /// Cuts the suspects so that the paths of each part fit into the arguments of one call.
@@ -304,7 +362,7 @@ async fn entries(
     commit: &Oid,
     paths: impl Iterator<Item = &[u8]>,
     cancel: &CancellationToken,
-) -> Result<HashMap<Vec<u8>, Entry>, GateError> {
+) -> Result<Entries, GateError> {
     use std::os::unix::ffi::OsStrExt;
     // An empty path or one that ends in `/` would mean something else to `ls-tree`.
     let paths: BTreeSet<&[u8]> = paths

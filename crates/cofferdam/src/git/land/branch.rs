@@ -54,7 +54,6 @@ pub async fn branch(
     }
     let tip = accepted.tip();
     if let Expected::At(old) = expected
-        && old != accepted.base()
         && !repo.is_ancestor(old, tip, cancel).await?
     {
         let why = format!(

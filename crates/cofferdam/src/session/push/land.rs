@@ -35,6 +35,8 @@ const READER: &str = "reader";
 const OURS: &str = "cofferdam/";
 /// So many commits of the host's are looked for behind a push.
 const GIVEN: usize = 8;
+/// So many branches are on a shelf's list before pushes make no more. What is said of them fits into one answer.
+const BRANCHES: usize = 128;
 
 /// Why nothing moved. What it says goes to a program inside: no path of the host's is in it.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +54,8 @@ pub(super) enum Refused {
     Foreign(BranchName),
     #[error("another sandbox works on the branch")]
     Held(String),
+    #[error("there are many branches already")]
+    Full,
     #[error("the commit is not there")]
     Missing(From),
     #[error("it shares no commit with the host")]
@@ -79,6 +83,7 @@ impl Refused {
             Self::Foreign(branch) => format!(
                 "`cofferdam checkout {branch}` on the host makes it one; a new name that begins with {OURS} is one already"
             ),
+            Self::Full => format!("pushes have made {BRANCHES}, or nearly; push to one of them"),
             Self::Held(holder) => format!("it is in use by `{holder}`; push under another name"),
             Self::Missing(From::Shelf) => "push from a working tree on the shelf".to_owned(),
             Self::Missing(From::Workspace) => {
@@ -146,7 +151,7 @@ pub(super) async fn branches(of: Of<'_>) -> Result<Vec<(String, String)>, Refuse
     let full = names.iter().map(BranchName::full).collect();
     let read = RefsAt::read(&pushing.repository, full, &of.caller.cancel).await;
     let refs = read.map_err(|error| Refused::host(&error))?;
-    let at = names.iter().filter_map(|branch| {
+    let at = names.iter().take(BRANCHES).filter_map(|branch| {
         let tip = refs.get(&branch.full())?;
         Some((branch.to_string(), tip.to_string()))
     });
@@ -227,9 +232,13 @@ impl<'a> Pushing<'a> {
         let (caller, repository) = (self.of.caller, &self.repository);
         let cancel = &caller.cancel;
         let at = self.may_move(branch).await?;
-        let given = self.given(branch, at.as_ref());
         let directory = self.directory();
         crate::fsx::private_dir(&directory).map_err(|error| Refused::host(&error))?;
+        let known = Known::at(directory.join(KNOWN));
+        let mut known = known.map_err(|error| Refused::host(&error))?;
+        let pushed = shelf::pushed(&caller.home, &self.record);
+        let pushed = pushed.map_err(|error| Refused::host(&error))?;
+        let given = self.given(branch, at.as_ref(), &pushed);
         let reader = directory.join(READER);
         bare::make(repository, &reader).map_err(|error| Refused::host(&error))?;
         let limit = caller.collect_limit / 4;
@@ -254,8 +263,6 @@ impl<'a> Pushing<'a> {
         if asked.dry_run {
             return Ok(());
         }
-        let known = Known::at(directory.join(KNOWN));
-        let mut known = known.map_err(|error| Refused::host(&error))?;
         let have = known
             .have(&caller.home, repository, &bases.all, cancel)
             .await;
@@ -285,8 +292,12 @@ impl<'a> Pushing<'a> {
         known
             .add(tip, accepted.pack())
             .map_err(|error| Refused::host(&error))?;
+        let noted = shelf::note_pushed(&caller.home, &self.record, branch, tip).await;
+        noted.map_err(|error| Refused::host(&error))?;
         if !self.own().any(|own| own == branch) {
-            let noted = shelf::note(&caller.home, &self.record, branch, base).await;
+            // What judges of its commits is what its user has checked out.
+            let start = repository.head.commit();
+            let noted = shelf::note(&caller.home, &self.record, branch, start).await;
             noted.map_err(|error| Refused::host(&error))?;
         }
         self.tell(branch, at.as_ref(), &accepted);
@@ -312,19 +323,18 @@ impl<'a> Pushing<'a> {
         let holder = Holder::of(&caller.home, &repository.top, branch);
         match holder.map_err(|error| Refused::host(&error))? {
             Some(holder) => Err(Refused::Held(holder.name.to_string())),
+            None if is_new && self.noted.branches().count() >= BRANCHES => Err(Refused::Full),
             None => Ok(at),
         }
     }
 
-    /// Commits of the host's that the sandbox may have, those first that are nearest.
-    fn given(&self, branch: &BranchName, at: Option<&Oid>) -> Vec<Oid> {
+    /// Commits of the host's that the sandbox was given, those first that are nearest. Where the branch is somewhere else it has what
+    /// the sandbox never had.
+    fn given(&self, branch: &BranchName, at: Option<&Oid>, pushed: &Noted) -> Vec<Oid> {
         let record = &self.record;
-        let checked_out = [
-            Some(self.repository.head.commit()),
-            record.landed.as_ref(),
-            Some(&record.base),
-        ];
-        let all = std::iter::once(at).chain(checked_out).flatten();
+        let pushed = at.filter(|at| pushed.starts(branch).any(|tip| tip == *at));
+        let own = [pushed, record.landed.as_ref(), Some(&record.base)];
+        let all = own.into_iter().flatten();
         let mut given: Vec<Oid> = Vec::new();
         for one in all.chain(self.noted.starts(branch)) {
             if !given.contains(one) && given.len() < GIVEN {
