@@ -197,6 +197,12 @@ fn what_is_merged_from_the_host_is_the_hosts() {
     lives.exec(FEATURE, &format!("{COMMIT} one")).expect_code(0);
     // Each of the two has something that a sandbox may not change, and is in no history of the other one.
     commits(".husky/pre-commit");
+    // Nor is a merge the way to take back what its user did.
+    let undone = "git fetch -q host main && git merge -q --no-commit FETCH_HEAD && git rm -qf .husky/of-feature && git commit -qm undone && git push host feature";
+    refused(&lives, undone, &[".husky/of-feature"]);
+    lives
+        .exec(FEATURE, "git reset -q --hard HEAD~1")
+        .expect_code(0);
     let merge =
         "git fetch -q host main && git merge -q -m merged FETCH_HEAD && git push host feature";
     let pushed = lives.exec(FEATURE, merge).expect_code(0);
