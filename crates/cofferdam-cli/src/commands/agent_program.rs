@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::Args;
 use cofferdam::registry::{RegistryError, Setup};
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::{Caller, Session, SessionError, SessionExec, SyncMode};
@@ -30,12 +31,23 @@ pub(super) struct Program {
 }
 
 /// Where it is to run, and with what.
-#[derive(Debug)]
+#[derive(Debug, Args)]
 pub(super) struct Opened {
-    pub(super) meant: Option<OsString>,
-    pub(super) made: MadeIn,
-    pub(super) which: Which,
-    pub(super) build: Build,
+    /// The sandbox, called as this command unless given; or a directory of the repository that is meant, such as ./there
+    #[arg(value_name = "NAME|PATH")]
+    meant: Option<OsString>,
+
+    #[command(flatten)]
+    which: Which,
+
+    #[command(flatten)]
+    build: Build,
+
+    #[command(flatten)]
+    made: MadeIn,
+
+    /// Arguments for it
+    #[arg(last = true, value_name = "ARGUMENT")]
     pub(super) words: Vec<OsString>,
 }
 

@@ -44,33 +44,37 @@ impl Callback {
 
     /// Carries one request to the sandbox, whatever comes of it; all others are refused. Returns once that was done.
     pub(super) async fn carry(self, session: &Session) {
+        // Once is once: from here on nobody listens.
+        let (mut browser, target) = self.wanted().await;
+        let carried = tokio::time::timeout(ANSWERING, carried(session, target)).await;
+        // Whatever the program says: who asks here learns nothing of what is inside.
+        let name = session.name();
+        let text = format!(
+            "What came back was passed on: see what the program in the sandbox {name} says of it."
+        );
+        say(&mut browser, "200 OK", &text).await;
+        let why = match carried {
+            Ok(Ok(())) => return,
+            Ok(Err(why)) => why,
+            Err(_) => "it gave no answer".to_owned(),
+        };
+        output::note(&format!(
+            "note: a login came back, and did not get into {name}: {why}\r\n"
+        ));
+    }
+
+    /// Who asks for what a login ends with, and what for.
+    async fn wanted(self) -> (TcpStream, String) {
         loop {
             let Ok(mut browser) = self.next().await else {
                 // Descriptors may be free again.
                 tokio::time::sleep(ASKING).await;
                 continue;
             };
-            let asked = tokio::time::timeout(ASKING, asked(&mut browser)).await;
-            let Ok(Some(target)) = asked else {
-                say(&mut browser, "404 Not Found", "There is nothing here.").await;
-                continue;
-            };
-            let name = session.name();
-            let carried = tokio::time::timeout(ANSWERING, carried(session, target)).await;
-            // Whatever it says: who asks here learns nothing of what is inside, and once is once.
-            let text = format!(
-                "What came back was passed on: see what the program in the sandbox {name} says of it."
-            );
-            say(&mut browser, "200 OK", &text).await;
-            let why = match carried {
-                Ok(Ok(())) => return,
-                Ok(Err(why)) => why,
-                Err(_) => "it gave no answer".to_owned(),
-            };
-            output::note(&format!(
-                "note: a login came back, and did not get into {name}: {why}\r\n"
-            ));
-            return;
+            match tokio::time::timeout(ASKING, asked(&mut browser)).await {
+                Ok(Some(target)) => return (browser, target),
+                _ => say(&mut browser, "404 Not Found", "There is nothing here.").await,
+            }
         }
     }
 

@@ -1,13 +1,10 @@
 //! `cofferdam claude`.
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Args;
 
 use super::agent_program::{self, Opened, Program};
-use super::dev::{Build, Which};
-use super::making::MadeIn;
 use crate::environment::Environment;
 use crate::error::CliError;
 
@@ -27,34 +24,13 @@ const PROGRAM: Program = Program {
 /// sandbox (`--branch`, or `cofferdam shell` and `claude` there) a login stays for all others.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, `claude` unless given; or a directory of the repository that is meant, such as ./there
-    #[arg(value_name = "NAME|PATH")]
-    meant: Option<OsString>,
-
     #[command(flatten)]
-    which: Which,
-
-    #[command(flatten)]
-    build: Build,
-
-    #[command(flatten)]
-    made: MadeIn,
-
-    /// Arguments for it
-    #[arg(last = true, value_name = "ARGUMENT")]
-    words: Vec<OsString>,
+    opened: Opened,
 }
 
 pub(crate) async fn run(
     arguments: Arguments,
     environment: &Environment,
 ) -> Result<ExitCode, CliError> {
-    let opened = Opened {
-        meant: arguments.meant,
-        made: arguments.made,
-        which: arguments.which,
-        build: arguments.build,
-        words: arguments.words,
-    };
-    agent_program::open(&PROGRAM, opened, None, environment).await
+    agent_program::open(&PROGRAM, arguments.opened, None, environment).await
 }

@@ -7,8 +7,6 @@ use clap::Args;
 
 use super::agent_program::{self, Opened, Program};
 use super::callback::{Callback, PORT};
-use super::dev::{Build, Which};
-use super::making::MadeIn;
 use crate::environment::Environment;
 use crate::error::CliError;
 
@@ -31,29 +29,15 @@ const ELSEWHERE: [&str; 3] = ["--device-auth", "--with-api-key", "status"];
 /// others, as one does that `cofferdam codex-init-config --auth` has brought from this machine.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, `codex` unless given; or a directory of the repository that is meant, such as ./there
-    #[arg(value_name = "NAME|PATH")]
-    meant: Option<OsString>,
-
     #[command(flatten)]
-    which: Which,
-
-    #[command(flatten)]
-    build: Build,
-
-    #[command(flatten)]
-    made: MadeIn,
-
-    /// Arguments for it
-    #[arg(last = true, value_name = "ARGUMENT")]
-    words: Vec<OsString>,
+    opened: Opened,
 }
 
 pub(crate) async fn run(
     arguments: Arguments,
     environment: &Environment,
 ) -> Result<ExitCode, CliError> {
-    let callback = if comes_back(&arguments.words) {
+    let callback = if comes_back(&arguments.opened.words) {
         let listening = Callback::listen().await.map_err(|error| CliError::Failed {
             message: format!("a login comes back at port {PORT} of this machine, and that cannot be listened at: {error}"),
             hint: format!(
@@ -64,14 +48,7 @@ pub(crate) async fn run(
     } else {
         None
     };
-    let opened = Opened {
-        meant: arguments.meant,
-        made: arguments.made,
-        which: arguments.which,
-        build: arguments.build,
-        words: arguments.words,
-    };
-    agent_program::open(&PROGRAM, opened, callback, environment).await
+    agent_program::open(&PROGRAM, arguments.opened, callback, environment).await
 }
 
 /// Whether it ends with a browser that comes back.

@@ -14,6 +14,7 @@ mod codex;
 mod committed;
 mod completions;
 mod configured;
+mod configured_shells;
 mod containers;
 mod daemon;
 mod delete;

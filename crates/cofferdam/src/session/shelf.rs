@@ -24,14 +24,10 @@ use crate::volumes::{self, Purpose, Volume, VolumeError};
 const SCRIPT: &str = include_str!("shelf.sh");
 /// Where the packs are in the jail.
 const PACKS: &str = "/packs";
-/// Beside the files of the volume: the branches that were brought there, each with where it started. A line for each start, the
-/// newest last.
-const BRANCHES: &str = "branches";
-/// The same of where pushes from inside left each.
-const PUSHED: &str = "pushed";
-const BRANCHES_LIMIT: u64 = 4 << 20;
-/// So many starts of one branch are kept.
-const STARTS: usize = 4;
+/// Of a list, in bytes.
+const LIST_LIMIT: u64 = 4 << 20;
+/// So many commits of one branch are kept on a list.
+const COMMITS: usize = 4;
 /// How long another command may write that list.
 const OTHERS: Duration = Duration::from_secs(5);
 /// The working tree of a large repository is written.
@@ -161,7 +157,7 @@ pub async fn provision(
             said: printable_line(said.trim_end()),
         });
     }
-    write(&volume, BRANCHES, branch, &tip).await?;
+    write(&volume, List::Brought, branch, &tip).await?;
     Ok(Shelved {
         directory,
         tip,
@@ -169,13 +165,31 @@ pub async fn provision(
     })
 }
 
-/// The branches that a checkout's user has brought to its shelf, which sandboxes cannot write.
+/// Lists of branches with commits, beside the files of the volume, where no sandbox writes. A line for each commit, the newest last.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum List {
+    /// What its user has brought to the shelf, and what pushes have made: with where each started.
+    Brought,
+    /// Where pushes have left branches.
+    Pushed,
+}
+
+impl List {
+    fn file(self) -> &'static str {
+        match self {
+            Self::Brought => "branches",
+            Self::Pushed => "pushed",
+        }
+    }
+}
+
+/// What is on a list.
 #[derive(Debug, Default)]
 pub(super) struct Noted(Vec<(Oid, BranchName)>);
 
 impl Noted {
-    fn read(volume: &Volume, file: &str) -> Result<Self, FileError> {
-        let text = match fsx::read_bounded(&volume.beside(file), BRANCHES_LIMIT) {
+    fn read(volume: &Volume, list: List) -> Result<Self, FileError> {
+        let text = match fsx::read_bounded(&volume.beside(list.file()), LIST_LIMIT) {
             Err(error) if error.is_not_found() => return Ok(Self::default()),
             text => text?,
         };
@@ -188,7 +202,7 @@ impl Noted {
     }
 
     pub(super) fn has(&self, branch: &BranchName) -> bool {
-        self.starts(branch).next().is_some()
+        self.commits(branch).next().is_some()
     }
 
     /// Each once.
@@ -197,10 +211,10 @@ impl Noted {
         all.into_iter()
     }
 
-    /// Where the branch started, the newest first.
-    pub(super) fn starts(&self, branch: &BranchName) -> impl Iterator<Item = &Oid> {
+    /// Those of a branch, the newest first.
+    pub(super) fn commits(&self, branch: &BranchName) -> impl Iterator<Item = &Oid> {
         let ours = self.0.iter().rev().filter(move |(_, one)| one == branch);
-        ours.map(|(start, _)| start)
+        ours.map(|(commit, _)| commit)
     }
 }
 
@@ -214,70 +228,53 @@ pub(super) fn of(home: &Home, record: &Record) -> Result<Option<Volume>, VolumeE
     }
 }
 
-/// What was brought to the shelf of this sandbox.
-pub(super) fn noted(home: &Home, record: &Record) -> Result<Noted, VolumeError> {
+/// What is on one of its lists.
+pub(super) fn noted(home: &Home, record: &Record, list: List) -> Result<Noted, VolumeError> {
     match of(home, record)? {
-        Some(volume) => Ok(Noted::read(&volume, BRANCHES)?),
+        Some(volume) => Ok(Noted::read(&volume, list)?),
         None => Ok(Noted::default()),
     }
 }
 
-/// From now on it is one of those.
+/// From now on this is.
 pub(super) async fn note(
     home: &Home,
     record: &Record,
+    list: List,
     branch: &BranchName,
-    start: &Oid,
+    commit: &Oid,
 ) -> Result<(), VolumeError> {
     match of(home, record)? {
-        Some(volume) => Ok(write(&volume, BRANCHES, branch, start).await?),
-        None => Ok(()),
-    }
-}
-
-/// Where pushes of this checkout's sandboxes left branches.
-pub(super) fn pushed(home: &Home, record: &Record) -> Result<Noted, VolumeError> {
-    match of(home, record)? {
-        Some(volume) => Ok(Noted::read(&volume, PUSHED)?),
-        None => Ok(Noted::default()),
-    }
-}
-
-/// One did.
-pub(super) async fn note_pushed(
-    home: &Home,
-    record: &Record,
-    branch: &BranchName,
-    tip: &Oid,
-) -> Result<(), VolumeError> {
-    match of(home, record)? {
-        Some(volume) => Ok(write(&volume, PUSHED, branch, tip).await?),
+        Some(volume) => Ok(write(&volume, list, branch, commit).await?),
         None => Ok(()),
     }
 }
 
 async fn write(
     volume: &Volume,
-    file: &str,
+    list: List,
     branch: &BranchName,
-    start: &Oid,
+    commit: &Oid,
 ) -> Result<(), FileError> {
     // Where it is held for longer something is wrong, and a line less does no harm.
-    let lock = lock::take_within(&volume.beside("branches.lock"), OTHERS).await?;
-    let mut noted = Noted::read(volume, file)?;
-    let starts: Vec<Oid> = noted.starts(branch).take(STARTS - 1).cloned().collect();
-    if starts.first() == Some(start) {
+    let lock = lock::take_within(&volume.beside("lists.lock"), OTHERS).await?;
+    let mut noted = Noted::read(volume, list)?;
+    let kept: Vec<Oid> = noted.commits(branch).take(COMMITS - 1).cloned().collect();
+    if kept.first() == Some(commit) {
         return Ok(());
     }
     noted
         .0
-        .retain(|(oid, one)| one != branch || (starts.contains(oid) && oid != start));
-    noted.0.push((start.clone(), branch.clone()));
+        .retain(|(oid, one)| one != branch || (kept.contains(oid) && oid != commit));
+    noted.0.push((commit.clone(), branch.clone()));
     let lines = noted
         .0
         .iter()
         .map(|(oid, branch)| format!("{oid} {branch}\n"));
-    fsx::write_private(&volume.beside(file), lines.collect::<String>().as_bytes())?;
+    fsx::write_private(
+        &volume.beside(list.file()),
+        lines.collect::<String>().as_bytes(),
+    )?;
     drop(lock);
     Ok(())
 }

@@ -25,7 +25,7 @@ use crate::session::event::Notice;
 use crate::session::holder::Holder;
 use crate::session::jailed::Objects;
 use crate::session::judge::Judge;
-use crate::session::shelf::{self, Noted};
+use crate::session::shelf::{self, List, Noted};
 
 /// In the state directory: what a push needs for its time, and what later ones go on from.
 const DIRECTORY: &str = "push";
@@ -195,7 +195,8 @@ impl<'a> Pushing<'a> {
             Ok((record, repository))
         };
         let (record, repository) = Box::pin(found).await?;
-        let noted = shelf::noted(&caller.home, &record).map_err(|error| Refused::host(&error))?;
+        let noted = shelf::noted(&caller.home, &record, List::Brought)
+            .map_err(|error| Refused::host(&error))?;
         Ok(Self {
             of,
             record,
@@ -236,7 +237,7 @@ impl<'a> Pushing<'a> {
         crate::fsx::private_dir(&directory).map_err(|error| Refused::host(&error))?;
         let known = Known::at(directory.join(KNOWN));
         let mut known = known.map_err(|error| Refused::host(&error))?;
-        let pushed = shelf::pushed(&caller.home, &self.record);
+        let pushed = shelf::noted(&caller.home, &self.record, List::Pushed);
         let pushed = pushed.map_err(|error| Refused::host(&error))?;
         let given = self.given(branch, at.as_ref(), &pushed);
         let reader = directory.join(READER);
@@ -292,12 +293,12 @@ impl<'a> Pushing<'a> {
         known
             .add(tip, accepted.pack())
             .map_err(|error| Refused::host(&error))?;
-        let noted = shelf::note_pushed(&caller.home, &self.record, branch, tip).await;
+        let noted = shelf::note(&caller.home, &self.record, List::Pushed, branch, tip).await;
         noted.map_err(|error| Refused::host(&error))?;
         if !self.own().any(|own| own == branch) {
             // What judges of its commits is what its user has checked out.
             let start = repository.head.commit();
-            let noted = shelf::note(&caller.home, &self.record, branch, start).await;
+            let noted = shelf::note(&caller.home, &self.record, List::Brought, branch, start).await;
             noted.map_err(|error| Refused::host(&error))?;
         }
         self.tell(branch, at.as_ref(), &accepted);
@@ -332,11 +333,11 @@ impl<'a> Pushing<'a> {
     /// the sandbox never had.
     fn given(&self, branch: &BranchName, at: Option<&Oid>, pushed: &Noted) -> Vec<Oid> {
         let record = &self.record;
-        let pushed = at.filter(|at| pushed.starts(branch).any(|tip| tip == *at));
+        let pushed = at.filter(|at| pushed.commits(branch).any(|tip| tip == *at));
         let own = [pushed, record.landed.as_ref(), Some(&record.base)];
         let all = own.into_iter().flatten();
         let mut given: Vec<Oid> = Vec::new();
-        for one in all.chain(self.noted.starts(branch)) {
+        for one in all.chain(self.noted.commits(branch)) {
             if !given.contains(one) && given.len() < GIVEN {
                 given.push(one.clone());
             }
@@ -384,13 +385,13 @@ impl<'a> Pushing<'a> {
             let independent = repository.independent(&all, cancel).await;
             all = independent.map_err(|error| Refused::host(&error))?;
         }
-        let start = self.noted.starts(branch).next();
+        let start = self.noted.commits(branch).next();
         let trusted = start.unwrap_or(self.repository.head.commit()).clone();
         Ok(Bases { all, trusted })
     }
 
     async fn receive(&self, gate: &Gate, packing: Packing, tip: &Oid) -> Result<Accepted, Refused> {
-        let (pack, ended) = packing.into_parts();
+        let Packing { pack, ended } = packing;
         let received = gate
             .receive(Input::Fd(pack), tip, &self.of.caller.cancel)
             .await;
@@ -407,7 +408,7 @@ impl<'a> Pushing<'a> {
             // It is where it came from.
             let _ = crate::fsx::remove_file_if_exists(remains);
         }
-        match (error, Packing::end(ended).await) {
+        match (error, ended.await) {
             (_, Ok(Packed::Failed(exit, said))) => {
                 Err(Refused::Gate(format!("git cannot pack it, {exit}: {said}")))
             }
@@ -479,9 +480,9 @@ impl<'a> Pushing<'a> {
 
 /// It said nothing of what is behind it.
 async fn why_not(packing: Packing, from: From) -> Refused {
-    let (pack, ended) = packing.into_parts();
+    let Packing { pack, ended } = packing;
     drop(pack);
-    match Packing::end(ended).await {
+    match ended.await {
         Ok(Packed::Missing) => Refused::Missing(from),
         Ok(Packed::Done) => Refused::Unrelated,
         Ok(Packed::Failed(exit, said)) => {

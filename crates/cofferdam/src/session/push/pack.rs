@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
@@ -52,10 +53,10 @@ pub(super) enum Packed {
     Failed(Exit, String),
 }
 
-/// The pack as it comes, and how that ends.
+/// The pack as it comes, and how that ends: asked once the pack was read, or let go of.
 pub(super) struct Packing {
     pub(super) pack: OwnedFd,
-    ended: tokio::task::JoinHandle<Result<Packed, SandboxError>>,
+    pub(super) ended: BoxFuture<'static, Result<Packed, SandboxError>>,
 }
 
 impl Packing {
@@ -80,7 +81,7 @@ impl Packing {
             limit,
         );
         let cancel = cancel.clone();
-        let ended = tokio::spawn(async move {
+        let packing = tokio::spawn(async move {
             let done = jail::run(request, &cancel).await?;
             Ok(match done.exit {
                 Exit::Code(0) => Packed::Done,
@@ -92,6 +93,8 @@ impl Packing {
                 }
             })
         });
+        let ended = async move { packing.await.unwrap_or(Err(SandboxError::Cancelled)) };
+        let ended = Box::pin(ended);
         Ok(Self { pack, ended })
     }
 
@@ -121,22 +124,6 @@ impl Packing {
             }
         }
         Ok(None)
-    }
-
-    /// Once the pack was read, or let go of.
-    pub(super) async fn end(
-        ended: tokio::task::JoinHandle<Result<Packed, SandboxError>>,
-    ) -> Result<Packed, SandboxError> {
-        ended.await.unwrap_or(Err(SandboxError::Cancelled))
-    }
-
-    pub(super) fn into_parts(
-        self,
-    ) -> (
-        OwnedFd,
-        tokio::task::JoinHandle<Result<Packed, SandboxError>>,
-    ) {
-        (self.pack, self.ended)
     }
 }
 
