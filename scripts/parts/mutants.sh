@@ -21,28 +21,107 @@ run_test() {
         [[ $word == -- ]] && in_names=1 && continue
         if ((in_names)); then after+=("$word"); else before+=("$word"); fi
     done
-    cargo test --quiet --locked --no-run "${before[@]}" >"$work/out" 2>&1 || return 2
+    cargo test --quiet --locked --no-run "${before[@]}" >"$own/out" 2>&1 || return 2
     timeout --kill-after=10 600 cargo test --locked "${before[@]}" -- "${after[@]}" \
-        >"$work/out" 2>&1 </dev/null || status=$?
+        >"$own/out" 2>&1 </dev/null || status=$?
     case $status in
         0) ;;
         124 | 137) return 4 ;;
         *) return 1 ;;
     esac
-    grep -Eq '^test result: ok\. [1-9][0-9]* passed' "$work/out" || return 3
+    grep -Eq '^test result: ok\. [1-9][0-9]* passed' "$own/out" || return 3
 }
 
 end_left() {
     local process
     while read -r process _; do
         kill -9 "$process" 2>/dev/null || true
-    done < <(work=$work/t ours_alive)
-    rm -rf -- "$work/t"
-    mkdir -m 1777 "$work/t"
+    done < <(work=$own/t ours_alive)
+    rm -rf -- "$own/t"
+    mkdir -m 1777 "$own/t"
+}
+
+# The next line of the file $1, which several take theirs from.
+next_of() {
+    local line
+    {
+        flock 9
+        line=$(head -n 1 "$1")
+        sed -i 1d "$1"
+    } 9>>"$1.lock"
+    [[ -n $line ]] && printf '%s\n' "$line"
+}
+
+# Says what the test of $1 did where that is not what a test does without a mutant, and that all may end.
+control() {
+    local status=0
+    run_test "$1" || status=$?
+    ((status)) || return 0
+    {
+        flock 9
+        tail -n 30 "$own/out"
+        case $status in
+            2) echo "$1: it does not build" ;;
+            3) echo "$1: that names no test" ;;
+            4) echo "$1: it hangs without any mutant" ;;
+            *) echo "$1: it fails without any mutant" ;;
+        esac
+        echo "$1" >>"$work/refused"
+    } 9>>"$work/told"
+}
+
+# Tries the patch $1, and prints a row for the table.
+mutant() {
+    local patch=$1 name test status verdict
+    name=${patch##*/}; name=${name%.patch}
+    if ! git apply -C1 --whitespace=nowarn "$patch" 2>"$own/out"; then
+        verdict='does not apply'
+    else
+        verdict=SURVIVED
+        while read -r test; do
+            status=0; run_test "$test" || status=$?
+            case $status in
+                1) verdict="caught by ${test##* }"; break ;;
+                2) verdict='does not build'; break ;;
+                4)
+                    verdict="hung: ${test##* }"
+                    if [[ $(field hangs "$patch") == yes ]]; then verdict="caught, as it hung: ${test##* }"; break; fi
+                    ;;
+            esac
+        done < <(field test "$patch")
+        git apply -C1 --whitespace=nowarn -R "$patch"
+        end_left
+    fi
+    {
+        flock 9
+        echo "$name: $verdict"
+        if [[ $verdict != caught* ]]; then echo "$name" >>"$work/bad"; tail -n 30 "$own/out"; fi
+        echo "| $(field invariant "$patch" | tr '\n' ' ')| $name | $(field removes "$patch") | $verdict |" >>"$work/rows"
+    } 9>>"$work/told"
+}
+
+# One of those who try them, each in a tree of their own. $1 is their number.
+try_mutants() {
+    local own=$work/$1 line
+    mkdir "$own"
+    copy_tree "$own/tree"
+    # A run that was killed leaves its mutant built, and cargo takes the older sources for what that was built from.
+    find "$own/tree" -name '*.rs' -exec touch -- {} +
+    # A test that fails leaves its sandboxes; what sees this directory is ended.
+    mkdir -m 1777 "$own/t"
+    export TMPDIR=$own/t INSTA_WORKSPACE_ROOT=$own/tree
+    export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$top/target}/mutants/$1
+    cd "$own/tree"
+    while line=$(next_of "$work/controls"); do control "$line"; done
+    # Whoever is done first waits for what the others find.
+    : >"$own/controlled"
+    while [[ $(find "$work" -maxdepth 2 -name controlled | wc -l) -lt $workers ]]; do sleep 0.2; done
+    [[ ! -e $work/refused ]] || return 0
+    while line=$(next_of "$work/patches"); do mutant "$line"; done
 }
 
 mutants() {
-    local patches=() patch name
+    local patches=() patch name workers
     if (($#)); then
         for name in "$@"; do patches+=("$top/scripts/mutants/$name.patch"); done
     else
@@ -53,60 +132,25 @@ mutants() {
         [[ -n $(field test "$patch") ]] || die "${patch##*/} names no test"
     done
     new_work
-    copy_tree "$work/tree"
-    # A run that was killed leaves its mutant built, and cargo takes the older sources for what that was built from.
-    find "$work/tree" -name '*.rs' -exec touch -- {} +
-    # A test that fails leaves its sandboxes; what sees this directory is ended.
-    mkdir -m 1777 "$work/t"
-    export TMPDIR=$work/t
-    export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$top/target}/mutants INSTA_WORKSPACE_ROOT=$work/tree
-    cd "$work/tree"
+    # Nobody debugs them.
+    export CARGO_PROFILE_DEV_DEBUG=0
+    # One binary after the other: what a mutant does not change is not built again.
+    for patch in "${patches[@]}"; do field test "$patch"; done | sort -u >"$work/controls"
+    for patch in "${patches[@]}"; do printf '%s\t%s\n' "$(field test "$patch" | head -n 1)" "$patch"; done \
+        | sort | cut -f 2 >"$work/patches"
+    workers=$(nproc)
+    workers=$((workers < ${#patches[@]} ? workers : ${#patches[@]}))
 
-    say 'control: the named tests pass as the source stands'
-    local test status
-    while read -r test; do
-        status=0; run_test "$test" || status=$?
-        echo "$test"
-        if ((status)); then
-            tail -n 30 "$work/out"
-            case $status in
-                2) die 'it does not build' ;;
-                3) die 'that names no test' ;;
-                4) die 'it hangs without any mutant' ;;
-                *) die 'it fails without any mutant' ;;
-            esac
-        fi
-    done < <(for patch in "${patches[@]}"; do field test "$patch"; done | sort -u)
-
-    say 'mutants'
-    local rows=() bad=0 verdict
-    for patch in "${patches[@]}"; do
-        name=${patch##*/}; name=${name%.patch}
-        if ! git apply -C1 --whitespace=nowarn "$patch" 2>"$work/out"; then
-            verdict='does not apply'
-        else
-            verdict=SURVIVED
-            while read -r test; do
-                status=0; run_test "$test" || status=$?
-                case $status in
-                    1) verdict="caught by ${test##* }"; break ;;
-                    2) verdict='does not build'; break ;;
-                    4)
-                        verdict="hung: ${test##* }"
-                        if [[ $(field hangs "$patch") == yes ]]; then verdict="caught, as it hung: ${test##* }"; break; fi
-                        ;;
-                esac
-            done < <(field test "$patch")
-            git apply -C1 --whitespace=nowarn -R "$patch"
-            end_left
-        fi
-        echo "$name: $verdict"
-        if [[ $verdict != caught* ]]; then bad=$((bad + 1)); tail -n 30 "$work/out"; fi
-        rows+=("| $(field invariant "$patch" | tr '\n' ' ')| $name | $(field removes "$patch") | $verdict |")
+    say "${#patches[@]} mutants, $workers at a time; before them their tests, as the source stands"
+    local n processes=() process
+    for ((n = 1; n <= workers; n++)); do
+        try_mutants "$n" &
+        processes+=($!)
     done
+    for process in "${processes[@]}"; do wait "$process" || die 'one who tried them ended'; done
+    [[ ! -e $work/refused ]] || die "$(wc -l <"$work/refused") tests of mutants fail as the source stands"
     printf '\n| invariant | mutant | removes | verdict |\n|---|---|---|---|\n'
-    printf '%s\n' "${rows[@]}"
-    cd "$top"
-    ((bad == 0)) || die "$bad of ${#patches[@]} mutants were not caught"
+    sort -t'|' -k 3 "$work/rows"
+    [[ ! -e $work/bad ]] || die "$(wc -l <"$work/bad") of ${#patches[@]} mutants were not caught"
     say "all ${#patches[@]} mutants were caught"
 }

@@ -26,6 +26,7 @@ use crate::session::holder::Holder;
 use crate::session::jailed::Objects;
 use crate::session::judge::Judge;
 use crate::session::shelf::{self, List, Noted};
+use crate::volumes::VolumeError;
 
 /// In the state directory: what a push needs for its time, and what later ones go on from.
 const DIRECTORY: &str = "push";
@@ -136,7 +137,7 @@ struct Pushing<'a> {
 struct Bases {
     /// None of them is in the history of another one.
     all: Vec<Oid>,
-    /// Begins in its user's own history.
+    /// A commit of its user's: what checks are to be is what it has.
     trusted: Oid,
 }
 
@@ -290,19 +291,34 @@ impl<'a> Pushing<'a> {
         let moved = moved.await;
         self.let_go(tip).await;
         moved?;
-        known
-            .add(tip, accepted.pack())
-            .map_err(|error| Refused::host(&error))?;
-        let noted = shelf::note(&caller.home, &self.record, List::Pushed, branch, tip).await;
-        noted.map_err(|error| Refused::host(&error))?;
-        if !self.own().any(|own| own == branch) {
-            // What judges of its commits is what its user has checked out.
-            let start = repository.head.commit();
-            let noted = shelf::note(&caller.home, &self.record, List::Brought, branch, start).await;
-            noted.map_err(|error| Refused::host(&error))?;
+        // It has landed, whatever becomes of that.
+        if let Err(why) = self.remember(branch, tip, &mut known, &accepted).await {
+            let text = format!(
+                "what a push of {branch} brought is not remembered for the next one: {why}"
+            );
+            self.of.events.notice(Notice::Other { text });
         }
         self.tell(branch, at.as_ref(), &accepted);
         Ok(())
+    }
+
+    /// For the next push.
+    async fn remember(
+        &self,
+        branch: &BranchName,
+        tip: &Oid,
+        known: &mut Known,
+        accepted: &Accepted,
+    ) -> Result<(), VolumeError> {
+        let (home, record) = (&self.of.caller.home, &self.record);
+        known.add(tip, accepted.pack())?;
+        shelf::note(home, record, List::Pushed, branch, tip).await?;
+        if self.own().any(|own| own == branch) {
+            return Ok(());
+        }
+        // What judges of its commits is what its user has checked out.
+        let start = self.repository.head.commit();
+        shelf::note(home, record, List::Brought, branch, start).await
     }
 
     /// What the branch is at, where it may move.
