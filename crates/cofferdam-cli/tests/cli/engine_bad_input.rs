@@ -204,7 +204,7 @@ fn a_name_that_somebody_else_has_is_left_to_them() {
         let hostname = world
             .cofferdam(&["exec", &one, "--", "hostname"])
             .expect_code(0);
-        let wanted = if world.engine == "docker" && !world.is_rootless() {
+        let wanted = if world.engine == "docker" {
             "cofferdam"
         } else {
             &*taken

@@ -288,12 +288,15 @@ fn root_by_the_engines_own_exec_opens_no_wall() {
             own(world.engine, &words)
         };
         let status = root("cat /proc/self/status").unwrap();
+        // In a Docker of one's own the guest began with the right to map root, in a user namespace that is nobody else's.
+        let mapped = world.engine == "docker" && world.is_rootless();
+        let rights = if mapped { 1_u64 << 31 } else { 0 };
         for line in [
-            "Uid:\t0\t0\t0\t0",
-            "CapEff:\t0000000000000000",
-            "CapBnd:\t0000000000000000",
+            "Uid:\t0\t0\t0\t0".to_owned(),
+            format!("CapEff:\t{rights:016x}\n"),
+            format!("CapBnd:\t{rights:016x}\n"),
         ] {
-            assert!(status.contains(line), "{}: {line}: {status}", world.engine);
+            assert!(status.contains(&line), "{}: {line}: {status}", world.engine);
         }
         for change in CHANGES {
             let done = root(change);

@@ -58,6 +58,12 @@ fn weak(world: &World) -> String {
 #[test]
 fn one_that_takes_the_place_of_ours_is_told_for_what_it_is() {
     for world in worlds() {
+        if world.engine == "docker" && world.is_rootless() {
+            cofferdam_lab::skip!(
+                "docker: one of an ordinary user's makes none with this machine's processes"
+            );
+            continue;
+        }
         world.make("create", &["one"]).expect_code(0);
         assert_eq!(malformed(&world, 0), [""; 0]);
         let ours = world.agents();

@@ -728,6 +728,8 @@ fn that_it_was_ended_is_told_where_collecting_fails() {
     let hangs = crate::living_faults::git_that_hangs(&env);
     block_on(async {
         drop(with_what_never_stands_still(&env, false).await);
+        // Without a freezer it is native, whatever the others are in.
+        let provider = Native::default;
         let mut hurried = caller(&env);
         hurried.git = Git::new(&hangs);
         hurried.collect_limit = Duration::from_secs(1);
@@ -745,7 +747,10 @@ fn that_it_was_ended_is_told_where_collecting_fails() {
         let named = find(&env, "one").await.unwrap();
         let home = living::collect(&caller(&env), named, &provider()).await;
         assert_eq!(home.unwrap().commits.len(), 1);
-        delete(&env, "one").await;
+        let named = find(&env, "one").await.unwrap();
+        living::end(&caller(&env), &named, &provider())
+            .await
+            .unwrap();
     });
     env.assert_no_state();
 }

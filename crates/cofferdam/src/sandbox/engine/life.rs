@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use cofferdam_guest::protocol::Request;
@@ -21,6 +21,8 @@ use crate::sandbox::{Ability, Handle, SandboxError, identity, unable};
 /// How long an engine may take to be done with a container that has ended, and how often it is asked.
 const GONE: Duration = Duration::from_secs(8);
 const LOOK: Duration = Duration::from_millis(20);
+/// Until one that could not be removed is tried again.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// Ends a sandbox's containers.
 #[derive(Debug)]
@@ -76,12 +78,28 @@ impl End for Keeper {
     }
 }
 
+/// One that another one has joined is not removed before that is, and an engine may still make what it was asked for when nobody waited
+/// any more: so all are tried again for a while.
 async fn all_gone(reach: &Reach, whose: &Whose) -> Result<(), SandboxError> {
     let client = reach.client().await?;
-    for container in whose.found(client).await? {
-        gone(client, &container).await?;
+    let until = Instant::now() + GONE;
+    loop {
+        let mut failed = None;
+        for container in whose.found(client).await? {
+            match gone(client, &container).await {
+                Ok(()) => {}
+                Err(error @ SandboxError::TimedOut(_)) => return Err(error),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        match failed {
+            None => return Ok(()),
+            Some(error) if Instant::now() >= until => return Err(error),
+            Some(_) => tokio::time::sleep(AGAIN).await,
+        }
     }
-    Ok(())
 }
 
 /// Removes it, and waits until the engine has it no more.
