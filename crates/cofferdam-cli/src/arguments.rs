@@ -6,9 +6,9 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     allow, apply, approve, build, build_base, checkout, claude, codex, codex_config, collect,
-    completions, config, create, delete, demo, diff, doctor, engines, exec, gc, init, list, log,
-    logs, man, merge, net, pause, restart, resume, revoke, run, shell, start, status, stop, sync,
-    volume, worktree,
+    completions, config, create, delete, demo, diff, doctor, engines, exec, forward, gc, init,
+    list, log, logs, man, merge, net, pause, restart, resume, revoke, run, shell, show_run, start,
+    status, stop, sync, volume, worktree,
 };
 
 /// The version, with the commit where a release build knows it (see `build.rs`).
@@ -36,6 +36,7 @@ pub(crate) enum Command {
     Run(Box<run::Arguments>),
     Create(Box<create::Arguments>),
     Exec(exec::Arguments),
+    Forward(forward::Arguments),
     Shell(Box<shell::Arguments>),
     Claude(Box<claude::Arguments>),
     Codex(Box<codex::Arguments>),
@@ -48,6 +49,7 @@ pub(crate) enum Command {
     Start(Box<start::Arguments>),
     Restart(restart::Arguments),
     Checkout(checkout::Arguments),
+    ShowRun(Box<show_run::Arguments>),
     Collect(collect::Arguments),
     Diff(diff::Arguments),
     Log(log::Arguments),

@@ -66,8 +66,8 @@ async fn bench(words: Vec<String>) -> Result<()> {
                 }
                 "collect" => Box::pin(bench.collect(count, false)).await,
                 "collect-layer" => Box::pin(bench.collect(count, true)).await,
-                "memory" => bench.memory(count).await,
-                "wakeups" => bench.wakeups(count as u64).await,
+                "memory" => Box::pin(bench.memory(count)).await,
+                "wakeups" => Box::pin(bench.wakeups(count as u64)).await,
                 _ => Err(USAGE.into()),
             }
         }

@@ -20,6 +20,7 @@ pub mod network;
 mod path_json;
 pub mod process;
 pub mod prompt;
+pub mod published;
 pub mod registry;
 pub mod sandbox;
 pub mod session;

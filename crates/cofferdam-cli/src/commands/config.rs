@@ -211,6 +211,7 @@ fn choice(setting: &Setting) -> Value {
         Setting::Memory(number) | Setting::Processes(number) => json!(number),
         Setting::Cpus(cpus) => json!(cpus.get()),
         Setting::Iterations(number) => json!(number),
+        Setting::Ports(ports) => json!(ports.iter().map(ToString::to_string).collect::<Vec<_>>()),
         name => json!(name.to_string()),
     }
 }

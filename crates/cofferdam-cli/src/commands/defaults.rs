@@ -7,6 +7,7 @@ use cofferdam::agent::AGENTS;
 use cofferdam::config::{self, ProviderKind, Setting, Strategy, Valued};
 use cofferdam::names::RepoPath;
 use cofferdam::network::NetworkKind;
+use cofferdam::published::PublishedPort;
 
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -19,6 +20,7 @@ pub(super) struct Defaults {
     pub(super) memory: Option<u64>,
     pub(super) cpus: Option<f64>,
     pub(super) pids: Option<u64>,
+    pub(super) ports: Option<Vec<PublishedPort>>,
     pub(super) agent: Option<Valued<String>>,
     pub(super) model: Option<String>,
     pub(super) effort: Option<String>,
@@ -53,6 +55,7 @@ impl Defaults {
                 Setting::Memory(bytes) => defaults.memory = Some(bytes),
                 Setting::Cpus(cpus) => defaults.cpus = Some(cpus.get()),
                 Setting::Processes(number) => defaults.pids = Some(number),
+                Setting::Ports(ports) => defaults.ports = Some(ports),
                 Setting::Agent(value) => {
                     let (source, line) = (one.source, one.line);
                     defaults.agent = Some(Valued {

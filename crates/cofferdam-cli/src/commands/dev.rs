@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use cofferdam::names::BranchName;
+use cofferdam::published::PublishedPort;
 use cofferdam::registry::{DevSandbox, Record};
 use cofferdam::sandbox::BranchStrategy;
 use cofferdam::session::living::{self as lives, Condition, Followed, Named};
@@ -22,7 +23,7 @@ use crate::interrupt::Interrupt;
 use crate::ui::from_here::work_in;
 use crate::ui::shell::shell_word;
 use crate::ui::style::{self, paint};
-use crate::ui::{output, summary};
+use crate::ui::{facts, output, summary};
 
 /// Sandboxes by their names, or the dev sandbox of a checkout.
 #[derive(Debug, Clone, Default, Args)]
@@ -122,19 +123,12 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
         branch: which.branch.clone(),
     };
     let mut there = dev::find(&caller, &repository.top, &of)?;
-    if let Some(record) = there
-        .as_ref()
-        .filter(|_| options.are_given() && !build.build)
-    {
-        let name = &record.name;
-        return Err(CliError::Misused {
-            message: format!("{name} is there already, and was made without these options"),
-            hint: format!(
-                "leave them out; or end it with `cofferdam delete {name}`, and it is made anew with them: its history and its shelf stay"
-            ),
-        });
+    if let Some(record) = there.as_ref().filter(|_| !build.build) {
+        refuse_options(record, options)?;
     }
-    let sandbox = Sandbox::from(options.clone()).or(&Defaults::read(environment)?);
+    let defaults = Defaults::read(environment)?;
+    let ports = options.ports(&defaults)?;
+    let sandbox = Sandbox::from(options.clone()).or(&defaults);
     if build.build {
         built(build, &sandbox, environment, interrupt).await?;
         if let Some(record) = there.take() {
@@ -142,16 +136,32 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
         }
     }
     let (session, came) = if let Some(record) = there {
-        woken(&record, &caller, environment).await?
+        woken(&record, (ports, options), &caller, environment).await?
     } else {
-        let session = made(of, sandbox, &caller, environment).await?;
+        let ports = ports.unwrap_or_default();
+        let session = made(of, (sandbox, ports), &caller, environment).await?;
         (session, Came::Made)
     };
     drop(turn);
     if came != Came::Before {
         keep_ready::after_living(session.record());
+        tell_ports(&session)?;
     }
     Ok((session, came))
+}
+
+/// What counts when one is made cannot be given for one that is there.
+pub(super) fn refuse_options(record: &Record, options: &DevOptions) -> Result<(), CliError> {
+    if !options.are_for_its_making() {
+        return Ok(());
+    }
+    let name = &record.name;
+    Err(CliError::Misused {
+        message: format!("{name} is there already, and was made without these options"),
+        hint: format!(
+            "leave them out; or end it with `cofferdam delete {name}`, and it is made anew with them: its history and its shelf stay"
+        ),
+    })
 }
 
 /// Whose turn it is with the dev sandboxes of a checkout.
@@ -218,10 +228,11 @@ async fn end(record: &Record, caller: &Caller, environment: &Environment) -> Res
 
 async fn woken(
     record: &Record,
+    (ports, options): (Option<Vec<PublishedPort>>, &DevOptions),
     caller: &Caller,
     environment: &Environment,
 ) -> Result<(Session, Came), CliError> {
-    let named = named(record, caller, environment).await?;
+    let mut named = named(record, caller, environment).await?;
     let provider = named.provider(caller)?;
     match lives::condition(caller, &named, &provider).await? {
         Condition::Paused => {
@@ -229,9 +240,23 @@ async fn woken(
             Err(SessionError::Paused { name }.into())
         }
         Condition::Stopped => {
+            if let Some(ports) = ports {
+                lives::publish(caller, &mut named, &ports).await?;
+            }
             let start = async |caller: &Caller| lives::start(caller, named, &provider).await;
             let session = living::shown(caller, environment, start).await??;
             Ok((session, Came::Started))
+        }
+        _ if options.are_given() && ports.is_some_and(|ports| ports != record.ports) => {
+            let name = &record.name;
+            Err(CliError::Misused {
+                message: format!(
+                    "{name} is running, and no other ports lead into it until it is started again"
+                ),
+                hint: format!(
+                    "stop it first: `cofferdam stop {name}`; or for now: `cofferdam forward {name} PORT`"
+                ),
+            })
         }
         _ => {
             let session = Session::open(caller, named, &provider).await?;
@@ -242,7 +267,7 @@ async fn woken(
 
 async fn made(
     of: DevSandbox,
-    sandbox: Sandbox,
+    (sandbox, ports): (Sandbox, Vec<PublishedPort>),
     caller: &Caller,
     environment: &Environment,
 ) -> Result<Session, CliError> {
@@ -255,9 +280,25 @@ async fn made(
     let mut options = SessionOptions::new(environment.directory.clone(), contained);
     making.put_into(&mut options);
     options.dev = Some(of);
+    options.ports = ports;
     let create = async |caller: &Caller| Box::pin(Session::create(caller, &options)).await;
     let made = living::shown(caller, environment, create).await?;
     Ok(made?)
+}
+
+/// Says which ports of this machine lead into it.
+pub(super) fn tell_ports(session: &Session) -> Result<(), SessionError> {
+    let (record, unpublished) = (session.record(), session.unpublished()?);
+    for (_, line) in facts::ports(record, &unpublished) {
+        output::note(&format!("{line}\n"));
+    }
+    if !unpublished.is_empty() {
+        let name = &record.name;
+        output::note(&format!(
+            "end what listens there, then: cofferdam restart {name}\n"
+        ));
+    }
+    Ok(())
 }
 
 /// What a dev sandbox is for, in words.

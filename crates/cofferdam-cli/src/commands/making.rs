@@ -11,6 +11,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use cofferdam::config::{Cpus, ProviderKind, is_image_name};
 use cofferdam::names::BranchName;
 use cofferdam::network::NetworkKind;
+use cofferdam::published::{self, PublishedPort};
 use cofferdam::registry::ExtraMount;
 use cofferdam::sandbox::engine::{Engine, EngineOptions, Kind};
 use cofferdam::sandbox::native::Native;
@@ -163,15 +164,47 @@ pub(super) struct DevOptions {
     /// What it may reach; `allowlist` unless given
     #[arg(long, value_parser = networks(), help_heading = "Dev sandbox")]
     network: Option<NetworkKind>,
+
+    /// A port of this machine's loopback that leads into it while it runs: 3000, or 8080:80 for port 80 inside; may be given more than
+    /// once, also when a stopped one is started
+    #[arg(
+        long = "publish",
+        short = 'p',
+        value_name = "[PORT:]PORT",
+        help_heading = "Dev sandbox"
+    )]
+    ports: Vec<PublishedPort>,
 }
 
 impl DevOptions {
     pub(super) fn are_given(&self) -> bool {
+        !self.ports.is_empty() || self.are_for_its_making()
+    }
+
+    /// Whether one is given that counts when it is made, and not later.
+    pub(super) fn are_for_its_making(&self) -> bool {
         self.place.is_some()
             || self.image.is_some()
             || self.network.is_some()
             || !self.mounts.is_empty()
             || !self.variables.is_empty()
+    }
+}
+
+impl DevOptions {
+    /// The ports that lead into it: those that are given here, else those of the configuration. `None`: neither says any.
+    pub(super) fn ports(
+        &self,
+        defaults: &Defaults,
+    ) -> Result<Option<Vec<PublishedPort>>, CliError> {
+        if self.ports.is_empty() {
+            return Ok(defaults.ports.clone());
+        }
+        let ports = published::together(self.ports.clone());
+        ports.map(Some).map_err(|error| CliError::Misused {
+            message: format!("`--publish`: {error}"),
+            hint: "give each port of this machine one place: `--publish 8080:80`".to_owned(),
+        })
     }
 }
 
@@ -392,6 +425,17 @@ fn provider(
     given: &Sandbox,
     environment: &Environment,
 ) -> Result<Arc<dyn BindMountProvider>, CliError> {
+    Ok(match engine(given, environment)? {
+        Some(engine) => Arc::new(engine),
+        None => Arc::new(Native::default()),
+    })
+}
+
+/// The engine whose container it is to be; `None`: it is native.
+pub(super) fn engine(
+    given: &Sandbox,
+    environment: &Environment,
+) -> Result<Option<Engine>, CliError> {
     let kind = match given.place() {
         ProviderName::Native if given.image.is_some() => {
             return usage(
@@ -401,14 +445,14 @@ fn provider(
         ProviderName::Native if given.runtime.is_some() => {
             return usage("`--runtime` is for containers: add `--sandbox docker`");
         }
-        ProviderName::Native => return Ok(Arc::new(Native::default())),
+        ProviderName::Native => return Ok(None),
         ProviderName::Docker => Kind::Docker,
         ProviderName::Podman => Kind::Podman,
     };
     let mut options = EngineOptions::new(environment.home.engines(), environment.engines());
     options.image.clone_from(&given.image);
     options.runtime.clone_from(&given.runtime);
-    Ok(Arc::new(Engine::new(kind, options)))
+    Ok(Some(Engine::new(kind, options)))
 }
 
 /// What [`Sandbox`] says, checked.

@@ -25,6 +25,7 @@ pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod engines;
 pub(crate) mod exec;
+pub(crate) mod forward;
 pub(crate) mod gc;
 mod here;
 mod images;
@@ -46,6 +47,7 @@ pub(crate) mod revoke;
 pub(crate) mod run;
 mod several;
 pub(crate) mod shell;
+pub(crate) mod show_run;
 pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod stop;
@@ -94,8 +96,14 @@ pub(crate) async fn dispatch(
                 Command::Resume(arguments) => {
                     resume::run(&arguments, environment, &interrupt).await
                 }
+                Command::Forward(arguments) => {
+                    forward::run(arguments, environment, &interrupt).await
+                }
                 Command::Restart(arguments) => {
                     Box::pin(restart::run(&arguments, environment, &interrupt)).await
+                }
+                Command::ShowRun(arguments) => {
+                    Box::pin(show_run::run(*arguments, environment, &interrupt)).await
                 }
                 Command::Checkout(arguments) => {
                     checkout::run(&arguments, environment, &interrupt).await
@@ -141,7 +149,9 @@ pub(crate) async fn dispatch(
                 Command::Approve(arguments) => {
                     approve::run(&arguments, environment, &interrupt).await
                 }
-                Command::Init(_) => init::run(environment),
+                Command::Init(arguments) => {
+                    Box::pin(init::run(arguments, environment, &interrupt)).await
+                }
                 Command::CodexInitConfig(arguments) => codex_config::run(&arguments, environment),
                 Command::CodexLogout(_) => codex_config::logout(environment),
                 Command::Gc(arguments) => gc::run(&arguments, environment, &interrupt).await,

@@ -7,6 +7,7 @@ use clap::Args;
 use cofferdam::session::Caller;
 use cofferdam::session::living::{self as lives, Condition};
 
+use super::defaults::Defaults;
 use super::dev::{self, Build, Places, Up};
 use super::making::DevOptions;
 use super::{keep_ready, living, stop};
@@ -68,20 +69,31 @@ pub(crate) async fn run(
     }
     let sandboxes = dev::sandboxes(places, &meant, environment, interrupt).await?;
     let grace = Duration::from_secs(*time);
-    let each = living::each(&sandboxes, environment, interrupt, async |caller, named| {
-        let provider = named.provider(caller)?;
-        let name = named.name().clone();
-        let before = lives::condition(caller, &named, &provider).await;
-        if !matches!(before, Ok(Condition::Stopped)) {
-            lives::stop_within(caller, &named, &provider, grace).await?;
-        }
-        let start = async |caller: &Caller| lives::start(caller, named, &provider).await;
-        let session = living::shown(caller, environment, start).await??;
-        output::note(&format!(
-            "restarted {name}; use it with: cofferdam shell {name}\n"
-        ));
-        keep_ready::after_living(session.record());
-        Ok(())
-    });
+    let each = living::each(
+        &sandboxes,
+        environment,
+        interrupt,
+        async |caller, mut named| {
+            let provider = named.provider(caller)?;
+            let name = named.name().clone();
+            let before = lives::condition(caller, &named, &provider).await;
+            if !matches!(before, Ok(Condition::Stopped)) {
+                lives::stop_within(caller, &named, &provider, grace).await?;
+            }
+            if named.record().dev.is_some()
+                && let Some(ports) = Defaults::read(environment)?.ports
+            {
+                lives::publish(caller, &mut named, &ports).await?;
+            }
+            let start = async |caller: &Caller| lives::start(caller, named, &provider).await;
+            let session = living::shown(caller, environment, start).await??;
+            output::note(&format!(
+                "restarted {name}; use it with: cofferdam shell {name}\n"
+            ));
+            keep_ready::after_living(session.record());
+            dev::tell_ports(&session)?;
+            Ok(())
+        },
+    );
     Box::pin(each).await
 }

@@ -11,7 +11,7 @@ use cofferdam::registry::{ExtraMount, Mode, Record, Setup};
 use cofferdam::sandbox::{Listed, SandboxError, Stopping};
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::manage::{self, State};
-use cofferdam::session::{CommitLine, Landing, Session, SessionError};
+use cofferdam::session::{CommitLine, Landing, Session, SessionError, Unpublished};
 use cofferdam::text::{printable_line, printable_path as shown};
 use cofferdam::wall::supervisor::Wall;
 use jiff::Timestamp;
@@ -75,6 +75,8 @@ struct Status<'a> {
     workdir: Option<String>,
     /// What it sees of this machine beside its files.
     mounts: Vec<Mounted>,
+    /// The ports of this machine that lead into it while it runs.
+    ports: Vec<Port>,
     repository: String,
     created: Timestamp,
     programs: Vec<Running>,
@@ -86,6 +88,15 @@ struct Mounted {
     source: String,
     target: String,
     writable: bool,
+}
+
+/// A port of this machine, as `--publish` has it.
+#[derive(Debug, Serialize)]
+struct Port {
+    host: u16,
+    inside: u16,
+    /// Why nobody listens there; nothing where somebody does, or it is stopped.
+    problem: Option<String>,
 }
 
 /// A program that runs.
@@ -128,6 +139,7 @@ struct Told {
     stopping: Option<Stopping>,
     wall: Option<Wall>,
     programs: Vec<Running>,
+    unpublished: Vec<Unpublished>,
     uncollected: Option<bool>,
     changes: Option<bool>,
 }
@@ -206,6 +218,7 @@ impl Told {
             stopping: None,
             wall: None,
             programs: Vec::new(),
+            unpublished: Vec::new(),
             uncollected: None,
             changes: None,
         }
@@ -234,6 +247,7 @@ async fn asked(session: &Session) -> Result<Told, SessionError> {
         stopping: Some(stopping),
         wall: session.wall().await?,
         programs: programs.iter().map(shown).collect(),
+        unpublished: session.unpublished()?,
         uncollected: None,
         changes: None,
     })
@@ -313,6 +327,17 @@ fn told_as_json<'a>(
         process: told.process,
         workdir: workdir(record, environment).map(|path| path.to_string_lossy().into_owned()),
         mounts: record.mounts.iter().map(mounted).collect(),
+        ports: record
+            .ports
+            .iter()
+            .map(|port| Port {
+                host: port.host.get(),
+                inside: port.inside.get(),
+                problem: (told.unpublished.iter())
+                    .find(|one| one.port == port.host)
+                    .map(|one| one.why.clone()),
+            })
+            .collect(),
         repository: record.repository.to_string_lossy().into_owned(),
         created: record.created,
         programs: programs
@@ -410,6 +435,7 @@ fn render(
         ("network", reach(record, told)),
     ]);
     lines.extend(facts::mounts(record));
+    lines.extend(facts::ports(record, &told.unpublished));
     match told.stopping {
         None | Some(Stopping::Freezer) => {}
         Some(_) => {

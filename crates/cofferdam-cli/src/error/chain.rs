@@ -15,7 +15,7 @@ use cofferdam::git::{GitError, RepositoryError};
 use cofferdam::image::ImageError;
 use cofferdam::session::manage::ManageError;
 use cofferdam::session::{
-    AgentFailure, CollectError, ExtraMountError, PlanError, RunErrorKind, ShelfError,
+    AgentFailure, CollectError, ExtraMountError, PlanError, PortsError, RunErrorKind, ShelfError,
 };
 use cofferdam::volumes::VolumeError;
 use cofferdam::wall::change::ChangeError;
@@ -187,6 +187,7 @@ fn in_plan(error: &PlanError) -> Cause<'_> {
         PlanError::Name(error) => Some(error),
         PlanError::Volume(error) => Some(error),
         PlanError::Mount(ExtraMountError::File(error)) => Some(error),
+        PlanError::Ports(PortsError::Taken { source, .. }) => Some(source),
         PlanError::DetachedTarget
         | PlanError::CopyWithHead
         | PlanError::Uncommitted { .. }
@@ -210,6 +211,7 @@ fn in_plan(error: &PlanError) -> Cause<'_> {
         | PlanError::ManySockets { .. }
         | PlanError::ManyLinks { .. }
         | PlanError::Mount(_)
+        | PlanError::Ports(_)
         | PlanError::EmptySignal
         | PlanError::ModelRefused { .. }
         | PlanError::ModelInside { .. }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use cofferdam::session::{NotTrusted, PlanError};
+use cofferdam::session::{NotTrusted, PlanError, PortsError};
 
 use super::mount::mount_hint;
 use super::names::{self, CHECKED_OUT_HINT};
@@ -12,6 +12,18 @@ use crate::ui::shell::shell_word;
 
 pub(super) const PROMPT_HINT: &str =
     "give one with `--prompt TEXT` or `--prompt-file FILE`, or pipe it in: `… | cofferdam run`";
+
+fn ports_hint(error: &PortsError) -> String {
+    match error {
+        PortsError::NotDev => "leave out `--publish`".to_owned(),
+        PortsError::Taken { port, .. } => format!(
+            "end what listens there, or choose another one: `--publish 1{port}:PORT`, or `ports` in the configuration"
+        ),
+        PortsError::Open => {
+            "make one without `--network open`; natively what listens in one with it listens on this machine itself".to_owned()
+        }
+    }
+}
 
 pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
     let hint = match error {
@@ -55,6 +67,7 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
             "give it files of its own (`--mode copy`, without `--head`), or work in a repository further down".to_owned()
         }
         PlanError::Mount(error) => mount_hint(error).to_owned(),
+        PlanError::Ports(error) => ports_hint(error),
         PlanError::ManySockets { .. } => {
             "remove those that are left over, or give it files of its own: `--mode copy`, without `--head`".to_owned()
         }
@@ -180,6 +193,7 @@ pub(crate) fn hint_within(error: &PlanError) -> Option<String> {
         | PlanError::ManySockets { .. }
         | PlanError::ManyLinks { .. }
         | PlanError::Mount(_)
+        | PlanError::Ports(_)
         | PlanError::EmptySignal
         | PlanError::ModelRefused { opens: None, .. }
         | PlanError::NoSuchNetwork { .. } => return None,

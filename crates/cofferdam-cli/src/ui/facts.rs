@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use cofferdam::registry::Record;
-use cofferdam::session::CommitLine;
-use cofferdam::text::printable_path;
+use cofferdam::session::{CommitLine, Unpublished};
+use cofferdam::text::{printable_line, printable_path};
 
 use super::summary::commit_line;
 
@@ -27,6 +27,24 @@ pub(crate) fn commits(commits: &[CommitLine], colour: bool) -> String {
             commit_line(newest, colour)
         ),
     }
+}
+
+/// The ports of this machine that lead into it; at some of them nobody listens.
+pub(crate) fn ports(
+    record: &Record,
+    unpublished: &[Unpublished],
+) -> impl Iterator<Item = (&'static str, String)> {
+    record.ports.iter().map(|port| {
+        let failed = unpublished.iter().find(|one| one.port == port.host);
+        let why = failed.map_or_else(String::new, |one| {
+            format!(", but nobody listens there: {}", printable_line(&one.why))
+        });
+        let (host, inside) = (port.host, port.inside);
+        (
+            "port",
+            format!("127.0.0.1:{host} is port {inside} inside{why}"),
+        )
+    })
 }
 
 /// What it sees of this machine beside its files, and whether it can change it.

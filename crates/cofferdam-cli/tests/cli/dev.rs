@@ -456,7 +456,7 @@ fn a_name_that_is_taken_is_another_ones() {
 }
 
 /// In a container it is the same, under the name that the documents give it.
-// covers: S3-128, S3-129
+// covers: S3-98, S3-128, S3-129
 #[test]
 fn a_day_in_a_container() {
     for world in containers::worlds() {
@@ -536,6 +536,45 @@ fn a_day_in_a_container() {
     }
 }
 
+/// Where its programs start is all that a branch changes: what they may reach, and what git does, is the same.
+// covers: S3-58, S3-113
+#[test]
+fn a_branch_beside_has_the_same_wall_and_guard() {
+    let lives = Lives::new();
+    lives.git(&["branch", "two"]);
+    lives.cofferdam(&["start"]).expect_code(0);
+    lives
+        .cofferdam(&["start", "--branch", "two"])
+        .expect_code(0);
+    let look_up = "python3 -c 'import socket; socket.getaddrinfo(\"not-allowed.test\", 443)'";
+    for name in ["dev", "dev-two"] {
+        let refused = lives.exec(name, "git commit -q --allow-empty --no-verify -m x");
+        assert_eq!(refused.status.code(), Some(1), "{refused}");
+        let unknown = lives.exec(name, look_up);
+        assert_ne!(unknown.status.code(), Some(0), "{unknown}");
+        let log = lives.cofferdam(&["net", "log", name]).expect_code(0);
+        assert!(log.stdout.contains("not-allowed.test"), "{name}: {log}");
+        let status = lives.cofferdam(&["status", name, "--json"]).expect_code(0);
+        let status: serde_json::Value = serde_json::from_str(&status.stdout).unwrap();
+        assert_eq!(status["network"], "allowlist");
+        assert_eq!(status["wall"], "carried");
+    }
+    // What its user has committed there since is on the shelf when they bring it.
+    lives.git(&["switch", "-q", "two"]);
+    lives.git(&["commit", "-q", "--allow-empty", "-m", "of the user's"]);
+    lives.git(&["switch", "-q", "main"]);
+    lives.cofferdam(&["checkout", "two"]).expect_code(0);
+    let merged = lives.exec(
+        "dev-two",
+        "git merge -q --ff-only host/two && git log -1 --format=%s",
+    );
+    assert_eq!(merged.expect_code(0).stdout, "of the user's\n");
+    lives
+        .cofferdam(&["delete", "--force", "dev", "dev-two"])
+        .expect_code(0);
+    lives.expect_clean();
+}
+
 /// What the gate would refuse, or what only switches hooks off, is refused where it is typed, and told to who leaves.
 // covers: S3-11, S3-66
 #[test]
@@ -563,7 +602,7 @@ fn its_git_says_what_it_does_not_do() {
 }
 
 /// They are nobody's to write, whether they are there or not, and no directory above them is moved away.
-// covers: S3-59, S3-60, S3-64, S3-65, S3-71, S3-72, S3-95
+// covers: S3-59, S3-60, S3-61, S3-62, S3-64, S3-65, S3-71, S3-72, S3-95
 #[test]
 fn protected_paths_are_read_only_before_they_are_there() {
     let lives = Lives::new();
@@ -571,14 +610,19 @@ fn protected_paths_are_read_only_before_they_are_there() {
         ".cofferdam/config.yaml",
         "protect: [guarded/deep, later.sql]\n",
     );
+    lives.write(".cofferdam/guard/user-context.json", "{}\n");
     lives.cofferdam(&["start"]).expect_code(0);
-    let script = "for path in .husky guarded/deep .git/hooks; do touch $path/x 2>/dev/null && echo $path; done; \
+    let script = "for path in .husky guarded/deep .git/hooks .cofferdam .cofferdam/guard; do mkdir -p $path 2>/dev/null; touch $path/x 2>/dev/null && echo $path; done; \
                   mv guarded other 2>/dev/null && echo moved; rm -r guarded 2>/dev/null && echo removed; \
                   mv .husky other 2>/dev/null && echo moved; touch guarded/beside && echo beside";
     let seen = lives.exec("dev", script);
     assert_eq!(seen.stdout, "beside\n", "{seen}");
     assert!(!lives.repository().join("later.sql").exists());
     assert!(lives.repository().join(".husky").is_dir());
+    let context = ".cofferdam/guard/user-context.json";
+    let write = format!("echo '{{\"no\": 1}}' > {context}; rm {context}; mv .cofferdam gone");
+    lives.exec("dev", &write);
+    assert_eq!(lives.read(context), "{}\n");
     // Made later on, it does not come home.
     let done = lives.exec(
         "dev",
@@ -640,7 +684,7 @@ fn logins_outlive_their_sandbox() {
         .expect_code(0);
 }
 
-// covers: S3-46, S3-77, S3-78, S3-79, S3-80, S3-81, S3-82, S3-83, S3-84, S3-85, S3-86, S3-87, S3-88, S3-89
+// covers: S3-46, S3-75, S3-77, S3-78, S3-79, S3-80, S3-81, S3-82, S3-83, S3-84, S3-85, S3-86, S3-87, S3-88, S3-89
 #[test]
 fn codex_is_set_up_once_for_all() {
     let lives = Lives::new();
@@ -750,7 +794,7 @@ fn one_with_a_name_lives_in_the_checkout_too() {
 
 impl containers::World {
     #[track_caller]
-    fn exec_in(&self, name: &str, script: &str) -> crate::environment::Done {
+    pub(crate) fn exec_in(&self, name: &str, script: &str) -> crate::environment::Done {
         self.cofferdam(&["exec", name, "--", "sh", "-c", script])
     }
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use cofferdam_wall::{Rule, RuleError};
 
 use super::setting::Setting;
+use crate::published::PortError;
 use crate::size::{LEAST_MEMORY, written};
 
 /// Where a repository's own file is, below its top.
@@ -242,6 +243,8 @@ pub enum ContentError {
     TooMany,
     #[error("more than {0} entries")]
     MoreThan(usize),
+    #[error(transparent)]
+    Port(#[from] PortError),
     #[error(transparent)]
     Rule(#[from] RuleError),
 }

@@ -5,6 +5,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
 use super::content::MAX_PATHS;
+use crate::published::MOST_PORTS;
 
 type With<'a> = &'a mut SchemaGenerator;
 
@@ -70,6 +71,13 @@ pub(super) fn ports(_: With<'_>) -> Schema {
     json_schema!({"type": "array", "minItems": 1, "items": {"anyOf": [
         {"type": "integer", "minimum": 1, "maximum": u16::MAX},
         {"type": "string", "pattern": r"^[1-9][0-9]{0,4}$"},
+    ]}})
+}
+
+pub(super) fn published(_: With<'_>) -> Schema {
+    json_schema!({"type": "array", "maxItems": MOST_PORTS, "items": {"anyOf": [
+        {"type": "integer", "minimum": 1, "maximum": u16::MAX},
+        {"type": "string", "pattern": r"^((127\.0\.0\.1|localhost):[1-9][0-9]{0,4}:|[1-9][0-9]{0,4}:)?[1-9][0-9]{0,4}$"},
     ]}})
 }
 

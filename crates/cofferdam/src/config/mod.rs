@@ -125,6 +125,9 @@ pub fn built_in() -> Result<Vec<Rule>, ListError> {
     cofferdam_wall::defaults::rules()
 }
 
+/// What `cofferdam init PATH` writes for a repository: examples, none of which counts.
+pub const INITIAL_OF_REPOSITORY: &str = include_str!("of_repository.yaml");
+
 /// What `cofferdam init` writes: the built-in list, and what else can be said.
 pub fn initial() -> Result<String, ListError> {
     Ok(format!("{INITIAL}{}", written::built_in()?))

@@ -64,6 +64,10 @@ pub(super) struct File {
     #[serde(deserialize_with = "present")]
     #[cfg_attr(test, schemars(with = "settings::Limits"))]
     limits: settings::Key<settings::Limits>,
+    /// Ports of this machine's loopback that lead into dev sandboxes, such as 3000, or 8080:80 for port 80 inside.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(schema_with = "described::published"))]
+    ports: settings::Key<Vec<String>>,
     /// What `cofferdam run` does where its command line says nothing.
     #[serde(deserialize_with = "present")]
     #[cfg_attr(test, schemars(with = "settings::Run"))]
@@ -84,6 +88,7 @@ pub(super) fn parse(text: &str, origin: Origin) -> Result<Config, Misplaced> {
         sandbox,
         image,
         limits,
+        ports,
         run,
     } = yaml::read::<Option<File>>(text)?.unwrap_or_default();
     Ok(Config {
@@ -135,6 +140,7 @@ pub(super) fn parse(text: &str, origin: Origin) -> Result<Config, Misplaced> {
             sandbox.as_ref(),
             image.as_ref(),
             limits.as_ref(),
+            ports.as_ref(),
             run.as_ref(),
         )?,
     })

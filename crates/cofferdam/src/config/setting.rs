@@ -4,6 +4,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 use crate::network::NetworkKind;
+use crate::published::PublishedPort;
 use crate::size;
 
 /// One choice that a command leaves open. Each has one key in the file.
@@ -17,6 +18,8 @@ pub enum Setting {
     Memory(u64),
     Cpus(Cpus),
     Processes(u64),
+    /// Of this machine, which lead into a dev sandbox.
+    Ports(Vec<PublishedPort>),
     /// The name of an agent, known or not.
     Agent(String),
     Model(String),
@@ -72,6 +75,7 @@ impl Setting {
             Self::Memory(_) => "limits.memory",
             Self::Cpus(_) => "limits.cpus",
             Self::Processes(_) => "limits.pids",
+            Self::Ports(_) => "ports",
             Self::Agent(_) => "run.agent",
             Self::Model(_) => "run.model",
             Self::Effort(_) => "run.effort",
@@ -100,6 +104,10 @@ impl fmt::Display for Setting {
             Self::Memory(bytes) => write!(f, "{bytes} bytes"),
             Self::Cpus(cpus) => write!(f, "{}", cpus.0),
             Self::Processes(number) => write!(f, "{number}"),
+            Self::Ports(ports) => {
+                let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+                f.write_str(&ports.join(", "))
+            }
             Self::Strategy(strategy) => f.write_str(strategy.as_str()),
             Self::Iterations(number) => write!(f, "{number}"),
             Self::Network(kind) => write!(f, "{kind}"),

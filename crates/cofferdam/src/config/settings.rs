@@ -10,6 +10,7 @@ use super::content::{ContentError, Located, Misplaced};
 use super::described;
 use super::fields::{line, present, value, wrong};
 use super::setting::{Cpus, ProviderKind, Setting, Strategy, is_image_name};
+use crate::published::{PortError, together};
 use crate::size::{LEAST_MEMORY, parse_size};
 
 #[derive(Debug, Default, Deserialize)]
@@ -70,6 +71,7 @@ pub(super) fn located(
     sandbox: Option<&Found<String>>,
     image: Option<&Found<String>>,
     limits: Option<&Found<Limits>>,
+    ports: Option<&Found<Vec<String>>>,
     run: Option<&Found<Run>>,
 ) -> Result<Vec<Located<Setting>>, Misplaced> {
     let mut all = Settings::default();
@@ -104,6 +106,10 @@ pub(super) fn located(
             found.map(|number| Setting::Processes(number.get()))
         })?;
     }
+    all.read(ports, "ports", "ports: []", |all| {
+        let ports: Result<_, PortError> = all.iter().map(|one| one.parse()).collect();
+        Ok(Setting::Ports(together(ports?)?))
+    })?;
     if let Some(run) = run {
         let run = value(run, "run", "run: {}")?;
         all.read(

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 pub use base::{Base, Built, Variant, Versions, build_base};
 pub use build::Progress;
 pub use newest::Web;
-pub use repository::{Source, build_repository};
+pub use repository::{STARTER, Source, build_repository};
 
 use crate::fsx::FileError;
 use crate::sandbox::SandboxError;

@@ -26,6 +26,8 @@ use crate::text::hex;
 /// The directory of a repository that has its Dockerfile.
 const DIRECTORY: &str = ".cofferdam";
 const DOCKERFILE: &str = "Dockerfile";
+/// The Dockerfile that `cofferdam init` writes: the base, and nothing else yet.
+pub const STARTER: &str = include_str!("starter.Dockerfile");
 /// What lies there for other ends, and what is nobody's business.
 const OTHERS: [&str; 4] = ["worktrees", "logs", "prompts", ".gitignore"];
 /// What a build may get, in files and in bytes.
@@ -156,6 +158,7 @@ pub async fn build_repository(
         target: None,
         arguments: arguments.clone(),
         labels,
+        anew: false,
     };
     let repository = Some(&source.repository);
     let image = build(engine, home, repository, recipe, cancel, &mut said).await?;

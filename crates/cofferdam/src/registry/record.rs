@@ -12,6 +12,7 @@ use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug, VolumeName};
 use crate::network::NetworkKind;
 use crate::path_json::{self, PathText};
+use crate::published::PublishedPort;
 
 /// The record format that this version writes. Older ones stay readable ([`super::format`]).
 pub const VERSION: u32 = 2;
@@ -235,6 +236,10 @@ pub struct Record {
     /// without.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<VolumeMount>,
+    /// Ports of this machine that lead into it. Absent where there are none, and in records of earlier builds; those builds start a
+    /// sandbox without.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PublishedPort>,
     /// A person lives in it. Absent in all others, and in records of earlier builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dev: Option<DevSandbox>,

@@ -42,6 +42,7 @@ fn record(name: &str, repository: &Path) -> Record {
         took_work: false,
         mounts: Vec::new(),
         volumes: Vec::new(),
+        ports: Vec::new(),
         dev: None,
     }
 }

@@ -37,6 +37,14 @@ pub(super) fn worktree(branch: &BranchName) -> PathBuf {
     Path::new(BRANCHES).join(name)
 }
 
+/// Where the programs of one start.
+pub fn workdir(repository: &RepoPath, dev: &DevSandbox) -> PathBuf {
+    match &dev.branch {
+        Some(branch) => worktree(branch),
+        None => Path::new("/workspace").join(repository.slug().as_str()),
+    }
+}
+
 /// `cofferdam-<repo>-<hash8>`, with a branch `cofferdam-<repo>-<branch>-<hash8>`: of the host and of a container. Where it is too long
 /// the repository's name gives way, then the branch's.
 pub(super) fn hostname(repository: &RepoPath, dev: &DevSandbox) -> String {

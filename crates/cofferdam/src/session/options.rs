@@ -14,6 +14,7 @@ use super::network_options::NetworkOptions;
 use crate::agent::AgentProvider;
 use crate::git::{Git, Identity};
 use crate::home::Home;
+use crate::published::PublishedPort;
 use crate::registry::{DevSandbox, ExtraMount};
 use crate::sandbox::{Contained, Limits};
 
@@ -223,6 +224,8 @@ pub struct SessionOptions {
     /// A person is to live in it: it is called by what it is for ([`super::dev`]), its programs work in the checkout
     /// ([`crate::sandbox::BranchStrategy::Head`]), and it has the volumes of its repository.
     pub dev: Option<DevSandbox>,
+    /// Ports of this machine's loopback that lead into it while it runs, of one that a person lives in.
+    pub ports: Vec<PublishedPort>,
     /// Given to the programs inside as they are.
     pub environment: BTreeMap<OsString, OsString>,
     /// Author of the agent's commits. `None`: looked up in the user's git configuration.
@@ -243,6 +246,7 @@ impl SessionOptions {
             hide: Vec::new(),
             mounts: Vec::new(),
             dev: None,
+            ports: Vec::new(),
             environment: BTreeMap::new(),
             identity: None,
             limits: Limits::default(),

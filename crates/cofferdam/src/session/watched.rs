@@ -2,7 +2,6 @@
 //! lives. Where that one is gone nothing in the sandbox runs ([`Sandbox::watch`]), and the next command starts another.
 
 use std::io::Write;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -12,13 +11,13 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tokio::io::AsyncReadExt;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use super::appearing;
 use super::emitter::Emitter;
 use super::event::Notice;
 use super::options::{Caller, Watcher};
+use super::outlived::End;
+use super::ports::Published;
 use super::push::Pushes;
 use crate::fsx::lock;
 use crate::fsx::{self, FileError};
@@ -27,7 +26,7 @@ use crate::git::discovery::Start;
 use crate::git::{self, Repository, RepositoryError, nested};
 use crate::names::SandboxId;
 use crate::registry::{self, Mode, Record, RegistryError, Strategy};
-use crate::sandbox::{self, Handle, Sandbox, SandboxError};
+use crate::sandbox::{self, Handle, SandboxError};
 use crate::text::printable_line;
 
 /// Held by whoever watches, from the moment at which the sandbox depends on it. In the state directory, as what follows.
@@ -230,6 +229,10 @@ async fn watch_until_it_ends(
         say(READY);
         return Ok(());
     }
+    // Whoever is told that it is ready finds them.
+    let ports = (!record.ports.is_empty())
+        .then(|| Published::begin(&record.ports, &record.provider, handle));
+    let _ports = ports.transpose()?;
     say(READY);
     let events = Arc::new(events);
     let _pushes = record
@@ -257,25 +260,4 @@ async fn watch_until_it_ends(
     let last = last.await.map_err(|_| WatchError::CutShort)??;
     appearing::tell_all(last, &events);
     Err(WatchError::Blind(why))
-}
-
-/// The end of a sandbox's first process.
-struct End(AsyncFd<OwnedFd>);
-
-impl End {
-    #[expect(
-        deprecated,
-        reason = "an OwnedFd stays what it is; the successor is an unsafe function"
-    )]
-    fn of(sandbox: &dyn Sandbox) -> Option<Self> {
-        let process = sandbox.process()?.try_clone_to_owned().ok()?;
-        AsyncFd::with_interest(process, Interest::READABLE)
-            .ok()
-            .map(Self)
-    }
-
-    async fn comes(&self) {
-        // A descriptor that cannot be asked is as one that has ended.
-        let _ = self.0.readable().await;
-    }
 }

@@ -46,6 +46,7 @@ fn at_work(spec: &WallSpec, name: &str) -> Owned {
         landed_at: None,
         took_work: false,
         volumes: Vec::new(),
+        ports: Vec::new(),
         dev: None,
         mounts: Vec::new(),
     };

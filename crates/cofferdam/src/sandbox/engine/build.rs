@@ -43,6 +43,8 @@ pub struct Recipe {
     /// Of the `ARG`s that the Dockerfile has.
     pub arguments: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
+    /// No step is taken from an earlier build.
+    pub anew: bool,
 }
 
 /// Why an image was not built.
@@ -189,6 +191,7 @@ impl Engine {
         let recipe = Recipe {
             context: archive.into_inner().map_err(|error| failed(&error))?,
             name: name.clone(),
+            anew: true,
             ..Recipe::default()
         };
         let mut theirs = Vec::new();
@@ -233,13 +236,24 @@ impl Engine {
     ) -> Result<Image, BuildError> {
         let client = self.reach.client().await?;
         let name = recipe.name.clone();
-        steps(client, recipe, &network.choice, cancel, said).await?;
+        let mut said = said;
+        let again = recipe.clone();
+        match steps(client, recipe, &network.choice, cancel, &mut said).await {
+            // Docker looks through all images for a step that is done already, and fails where one of them is removed meanwhile (20.10).
+            Err(BuildError::Failed(why)) if why.contains(LOST) => {
+                steps(client, again, &network.choice, cancel, said).await?;
+            }
+            built => built?,
+        }
         let built = client.find_image(&name).await?;
         built.ok_or_else(|| {
             BuildError::Failed(format!("it ended, and {} has no such image", client.kind()))
         })
     }
 }
+
+/// What it says then.
+const LOST: &str = "unable to find image \"sha256:";
 
 /// As an engine takes the network of a build's steps: that of a container, whose first process this is.
 fn network_choice(kind: Kind, container: &str, process: i64) -> String {
@@ -273,11 +287,12 @@ async fn steps(
 ) -> Result<(), BuildError> {
     let json = |map: &BTreeMap<String, String>| encoded(&serde_json::json!(map).to_string());
     let path = client.path(&format!(
-        "/build?t={}&target={}&buildargs={}&labels={}&rm=1&forcerm=1&{network}",
+        "/build?t={}&target={}&buildargs={}&labels={}&nocache={}&rm=1&forcerm=1&{network}",
         encoded(&recipe.name),
         encoded(recipe.target.as_deref().unwrap_or_default()),
         json(&recipe.arguments),
         json(&recipe.labels),
+        u8::from(recipe.anew),
     ));
     let mut lines = Lines::default();
     let mut problem = None;

@@ -322,6 +322,7 @@ mod tests {
             processes: Some(10),
             memory: Some(1000),
             cpus: None,
+            command: Vec::new(),
         }
     }
 

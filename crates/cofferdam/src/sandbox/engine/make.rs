@@ -1,6 +1,6 @@
 //! Making a container: created, started, met, and left alone only when it is whole.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cofferdam_guest::protocol::{self, Agent, Setup};
@@ -16,7 +16,7 @@ use super::etc;
 use super::holder::{Held, Holder};
 use super::holding::{GENERIC, Holding};
 use super::life::{Keeper, Maker};
-use super::mounts::{self, Bind};
+use super::mounts::{self, Bind, Laid};
 use super::namespaces;
 use super::newborn::{Newborn, go_on, meet, short};
 use super::places::{meeting, mounted, nothing, wall_meeting};
@@ -24,6 +24,7 @@ use super::profile::{self, AUTHORITIES, Body, GUEST, MEETING, OF_CALLER, Profile
 use super::reach::Reach;
 use super::record::Made;
 use super::rendezvous::Rendezvous;
+use super::shown::{HOLDER, command};
 use super::users::Users;
 use super::whose::Whose;
 use crate::authorities;
@@ -73,25 +74,14 @@ pub(super) async fn come_up(
     cancel: &CancellationToken,
 ) -> Result<(GuestSandbox, Rendezvous, Made), SandboxError> {
     let options = &reach.options;
-    let agent = identity::agent(spec.id)?;
-    let users = client.users()?;
-    client.can_limit(&spec.limits).await?;
-    let private = fsx::private_dir(&options.home);
-    private.map_err(|error| SandboxError::Start(error.to_string()))?;
-    let guest = embedded::guest_file(&options.home).map_err(start_error)?;
-    let hostname = match spec.network {
-        Network::Wall(_) if client.kind().shares_hostname() && !spec.named => GENERIC.to_owned(),
-        _ => hostname(&spec.hostname),
-    };
-    let whose = Whose::made(options, spec.id, spec.repository.as_ref());
-    let labels = whose.labels();
+    let given = Given::find(reach, client, spec).await?;
     let wall_meeting = wall_meeting(options, &spec.id);
     let holding = Holding {
         client,
         id: spec.id,
-        hostname: &hostname,
-        labels: labels.clone(),
-        guest: &guest,
+        hostname: &given.hostname,
+        labels: given.whose.labels(),
+        guest: &given.guest,
         meeting: &wall_meeting,
         limit: options.ready_limit,
         cancel,
@@ -103,20 +93,9 @@ pub(super) async fn come_up(
         Network::None | Network::Open => None,
     };
     let rendezvous = Rendezvous::at(&meeting(options, &spec.id)).map_err(start_error)?;
-    let ids = match agent {
-        Agent::Caller => (
-            rustix::process::geteuid().as_raw(),
-            rustix::process::getegid().as_raw(),
-        ),
-        Agent::Separate { uid, gid } => (uid, gid),
-    };
-    let mut binds = own(&guest, &rendezvous)?;
-    binds.extend(etc::write(&rendezvous, &hostname, &spec.network, ids)?);
-    // What is ours can be read by everybody who comes so far.
-    let ours = binds.len();
-    let owner = match agent {
+    let owner = match given.agent {
         Agent::Separate { uid, gid } => Some(Owner::Root(uid, gid)),
-        Agent::Caller if users.rootless() && has_layers(&spec.mounts) => {
+        Agent::Caller if given.users.rootless() && has_layers(&spec.mounts) => {
             Some(Owner::Engine([namespaces::process(client, options)?]))
         }
         Agent::Caller => None,
@@ -127,50 +106,24 @@ pub(super) async fn come_up(
         Some(attached) => attached.layers(&spec.mounts).await?,
         None => Vec::new(),
     };
-    let nothing = nothing(options)?;
-    if users == Users::Mapped {
-        // In a user namespace an engine shows the host's, with the names of its devices.
-        binds.push(Bind::of(&nothing, Path::new("/sys"), Access::ReadOnly)?);
-    }
-    binds.extend(mounts::plan(&spec.mounts, &nothing, &layered)?);
-    let seen = binds.iter().map(Bind::seen).collect();
+    let mut container =
+        Container::plan(reach, client, image, spec, &given, (&rendezvous, &layered))?;
+    let seen = container.binds.iter().map(Bind::seen).collect();
     if let Some(attached) = &mut attached {
-        attached.binds(&mut binds[ours..]).await?;
+        let ours = container.ours;
+        attached.binds(&mut container.binds[ours..]).await?;
     }
-    mounts::can_be_told(client.kind(), &binds)?;
+    mounts::can_be_told(client.kind(), &container.binds)?;
     let names = container_names(spec);
     go_on(cancel)?;
-    let body = |holder: Option<&Holder<'_>>| {
-        let network = match (&spec.network, holder) {
-            (Network::Open, _) => client.kind().open_network().to_owned(),
-            (_, Some(holder)) => holder.network(),
-            (_, None) => "none".to_owned(),
-        };
-        let profile = Profile {
-            kind: client.kind(),
-            image,
-            hostname: &hostname,
-            ids,
-            labels: labels.clone(),
-            binds: &binds,
-            limits: &spec.limits,
-            network: &network,
-            // The network is of the user namespace that it was made in.
-            namespace: match holder {
-                Some(_) if users == Users::Kept => Some(network.clone()),
-                None if users == Users::Kept => Some(OF_CALLER.to_owned()),
-                _ => None,
-            },
-            users,
-            memory_of_machine: memory_of_machine(),
-            runtime: options.runtime.clone(),
-            socket: Rendezvous::socket(MEETING),
-        };
-        profile.body()
-    };
+    let (agent, users, whose) = (given.agent, given.users, &given.whose);
+    let body = |holder: Option<&Holder<'_>>| container.body(holder.map(Holder::network));
     let waited = holder.as_ref().is_some_and(Holder::waited);
     let made = body(holder.as_ref());
-    let planned = profile::planned(&made);
+    let planned = Made {
+        command: command(client.kind(), &names[0], &made),
+        ..profile::planned(&made)
+    };
     let (mut holder, newborn) = match both(client, holder, &names, made).await {
         // Whatever became of one that waited.
         Err(_) if waited && !cancel.is_cancelled() => {
@@ -235,7 +188,7 @@ pub(super) async fn come_up(
     };
     let end = Keeper {
         reach: Arc::clone(reach),
-        whose: whose.with(containers),
+        whose: whose.clone().with(containers),
         process,
         lives_on: door.is_some(),
         staying,
@@ -247,6 +200,143 @@ pub(super) async fn come_up(
         wall,
     };
     Ok((sandbox, rendezvous, made))
+}
+
+/// Who a sandbox's programs are, and what its container is called and shown by.
+struct Given {
+    agent: Agent,
+    users: Users,
+    /// Never 0.
+    ids: (u32, u32),
+    hostname: String,
+    guest: PathBuf,
+    whose: Whose,
+}
+
+impl Given {
+    async fn find(
+        reach: &Reach,
+        client: &Client,
+        spec: &SandboxSpec,
+    ) -> Result<Self, SandboxError> {
+        let options = &reach.options;
+        let agent = identity::agent(spec.id)?;
+        let users = client.users()?;
+        client.can_limit(&spec.limits).await?;
+        let private = fsx::private_dir(&options.home);
+        private.map_err(|error| SandboxError::Start(error.to_string()))?;
+        Ok(Self {
+            agent,
+            users,
+            ids: match agent {
+                Agent::Caller => (
+                    rustix::process::geteuid().as_raw(),
+                    rustix::process::getegid().as_raw(),
+                ),
+                Agent::Separate { uid, gid } => (uid, gid),
+            },
+            hostname: match spec.network {
+                Network::Wall(_) if client.kind().shares_hostname() && !spec.named => {
+                    GENERIC.to_owned()
+                }
+                _ => hostname(&spec.hostname),
+            },
+            guest: embedded::guest_file(&options.home).map_err(start_error)?,
+            whose: Whose::made(options, spec.id, spec.repository.as_ref()),
+        })
+    }
+}
+
+/// The agent's container, before anything of it is there.
+struct Container<'a> {
+    kind: Kind,
+    image: &'a str,
+    given: &'a Given,
+    spec: &'a SandboxSpec,
+    binds: Vec<Bind>,
+    /// So many at the beginning can be read by everybody who comes so far.
+    ours: usize,
+    runtime: Option<String>,
+}
+
+impl<'a> Container<'a> {
+    /// `layered`: where directories lie over one another that are to.
+    fn plan(
+        reach: &Reach,
+        client: &Client,
+        image: &'a str,
+        spec: &'a SandboxSpec,
+        given: &'a Given,
+        (rendezvous, layered): (&Rendezvous, &[Laid]),
+    ) -> Result<Self, SandboxError> {
+        let options = &reach.options;
+        let mut binds = own(&given.guest, rendezvous)?;
+        let names = etc::write(rendezvous, &given.hostname, &spec.network, given.ids)?;
+        binds.extend(names);
+        let ours = binds.len();
+        let nothing = nothing(options)?;
+        if given.users == Users::Mapped {
+            // In a user namespace an engine shows the host's, with the names of its devices.
+            binds.push(Bind::of(&nothing, Path::new("/sys"), Access::ReadOnly)?);
+        }
+        binds.extend(mounts::plan(&spec.mounts, &nothing, layered)?);
+        Ok(Self {
+            kind: client.kind(),
+            image,
+            given,
+            spec,
+            binds,
+            ours,
+            runtime: options.runtime.clone(),
+        })
+    }
+
+    /// `joined`: the network of a holder, where there is a wall.
+    fn body(&self, joined: Option<String>) -> Body {
+        let Self {
+            kind, given, spec, ..
+        } = self;
+        // The network is of the user namespace that it was made in.
+        let namespace = (given.users == Users::Kept)
+            .then(|| joined.clone().unwrap_or_else(|| OF_CALLER.to_owned()));
+        let network = match (&spec.network, joined) {
+            (Network::Open, _) => kind.open_network().to_owned(),
+            (_, Some(network)) => network,
+            (_, None) => "none".to_owned(),
+        };
+        let profile = Profile {
+            kind: *kind,
+            image: self.image,
+            hostname: &given.hostname,
+            ids: given.ids,
+            labels: given.whose.labels(),
+            binds: &self.binds,
+            limits: &spec.limits,
+            network: &network,
+            namespace,
+            users: given.users,
+            memory_of_machine: memory_of_machine(),
+            runtime: self.runtime.clone(),
+            socket: Rendezvous::socket(MEETING),
+        };
+        profile.body()
+    }
+}
+
+/// The command that would make the agent's container. Nothing is made, and nothing stays.
+pub(super) async fn show(
+    reach: &Reach,
+    client: &Client,
+    (image, _): &(String, Vec<String>),
+    spec: &SandboxSpec,
+) -> Result<Vec<String>, SandboxError> {
+    let given = Given::find(reach, client, spec).await?;
+    let rendezvous = Rendezvous::at(&meeting(&reach.options, &spec.id)).map_err(start_error)?;
+    let container = Container::plan(reach, client, image, spec, &given, (&rendezvous, &[]))?;
+    mounts::can_be_told(client.kind(), &container.binds)?;
+    let joined = matches!(spec.network, Network::Wall(_)).then(|| HOLDER.to_owned());
+    let names = container_names(spec);
+    Ok(command(client.kind(), &names[0], &container.body(joined)))
 }
 
 /// Whether directories can lie over one another for the caller: whoever does that has to have mounted them before the engine is

@@ -33,6 +33,7 @@ mod record;
 mod rehearse;
 mod rendezvous;
 mod runtime;
+mod shown;
 mod unreachable;
 mod users;
 mod version;
@@ -151,6 +152,28 @@ impl Engine {
             reach: Arc::new(Reach::new(kind, options, endpoint).at(place)),
             began,
         })
+    }
+
+    /// The command line of the engine that would make a sandbox's container, without making it: word by word. Behind a wall its network
+    /// is that of another container, which has no name yet.
+    pub async fn command(&self, spec: &SandboxSpec) -> Result<Vec<String>, SandboxError> {
+        limits::check(&spec.limits)?;
+        let client = self.reach.client().await?;
+        let images = match &spec.image {
+            Some(image) => vec![image.clone()],
+            None => self.reach.options.images(spec.repository.as_ref()),
+        };
+        let image = client.first_image(&images).await?;
+        make::show(&self.reach, client, &image, spec).await
+    }
+
+    /// The same of one that was made, as it was started last. `place`: its [`SandboxSpec::place`]. `None`: nothing was, or by an
+    /// earlier build.
+    pub fn command_of(place: &Path) -> Result<Option<Vec<String>>, SandboxError> {
+        let made = record::whose(place)?.made;
+        Ok(made
+            .map(|made| made.command)
+            .filter(|words| !words.is_empty()))
     }
 
     fn remember(

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use bollard::models::{
-    HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
-    MountBindOptions, MountBindOptionsPropagationEnum, MountType, RestartPolicy,
-    RestartPolicyNameEnum,
+    HealthConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, MountBindOptions,
+    MountBindOptionsPropagationEnum, RestartPolicy, RestartPolicyNameEnum,
 };
 
 use super::Kind;
@@ -15,7 +14,7 @@ use super::users::Users;
 use crate::sandbox::Limits;
 
 /// What an engine is asked for.
-pub(super) use bollard::models::ContainerCreateBody as Body;
+pub(super) use bollard::models::{ContainerCreateBody as Body, HostConfig, Mount, MountType};
 
 /// Where the guest is, and how it comes to its maker.
 pub(super) const GUEST: &str = "/.cofferdam/guest";
@@ -232,6 +231,7 @@ pub(super) fn planned(body: &Body) -> Made {
         processes: host.and_then(|host| host.pids_limit),
         memory: host.and_then(|host| host.memory),
         cpus: host.and_then(|host| host.nano_cpus),
+        command: Vec::new(),
     }
 }
 
@@ -248,7 +248,7 @@ pub(super) const MAPS_ROOT: &str = "SETFCAP";
 
 /// An engine's own filter of system calls forbids user namespaces to everybody. This one allows what makes a sandbox; the guest adds
 /// to each program the one that forbids it.
-const FILTER: &str = include_str!("seccomp.json");
+pub(super) const FILTER: &str = include_str!("seccomp.json");
 
 fn security(users: Users) -> Vec<String> {
     let mut options = vec!["no-new-privileges".to_owned()];

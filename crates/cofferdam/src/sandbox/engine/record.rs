@@ -41,6 +41,9 @@ pub(super) struct Made {
     pub(super) processes: Option<i64>,
     pub(super) memory: Option<i64>,
     pub(super) cpus: Option<i64>,
+    /// What a command line of the engine's would have to say to make the same. Nothing in records of earlier builds.
+    #[serde(default)]
+    pub(super) command: Vec<String>,
 }
 
 /// A directory or file of the host's that the agent sees.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::{Session, SessionError};
 use crate::sandbox::{Ability, ExecRequest, Execution, Listed, PortStream, TerminalSize};
 use crate::session::form::Form;
+use crate::session::ports::{self, Unpublished};
 use crate::session::starting::{self, start};
 use crate::session::variables;
 
@@ -85,6 +86,12 @@ impl Session {
         self.see_watched().await?;
         let connected = starting::connect(self.sandbox(), port).await;
         connected.map_err(|source| self.failed(source))
+    }
+
+    /// The ports of this machine that were to lead into it ([`crate::session::SessionOptions::ports`]), and do not.
+    pub fn unpublished(&self) -> Result<Vec<Unpublished>, SessionError> {
+        let found = ports::unpublished(&self.directory());
+        found.map_err(SessionError::from)
     }
 
     /// The programs that run, and those that ended lately, whoever started them. One whose starter was killed before

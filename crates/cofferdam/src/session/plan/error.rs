@@ -7,6 +7,7 @@ use crate::sandbox::NetworkKind;
 use crate::session::envfile::NotTrusted;
 use crate::session::extra::error::ExtraMountError;
 use crate::session::holder::Holder;
+use crate::session::ports::PortsError;
 use crate::volumes::VolumeError;
 
 /// A run that cannot be, found before anything was made.
@@ -70,6 +71,8 @@ pub enum PlanError {
     ManyLinks { count: usize, some: Vec<PathBuf> },
     #[error(transparent)]
     Mount(#[from] ExtraMountError),
+    #[error(transparent)]
+    Ports(#[from] PortsError),
     #[error("an empty completion signal would match everything")]
     EmptySignal,
     #[error("`{variable}` says that the agent's model is at {what}, which is refused: {reason}")]

@@ -23,7 +23,7 @@ use super::extra::{self, ExtraMountError};
 use super::manage::recover_in;
 use super::mode_reason::ModeReason;
 use super::options::{Caller, SessionOptions};
-use super::{dev, hide, network, place, protect};
+use super::{dev, hide, network, place, ports, protect};
 use crate::config::Valued;
 use crate::git::discovery::{self, Start};
 use crate::git::identity::{self, UserConfig};
@@ -219,6 +219,8 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         Some(_) => dev::volumes(caller, repository.top.as_path()).map_err(PlanError::from)?,
         None => Vec::new(),
     };
+    let is_dev = options.dev.is_some();
+    ports::check(&options.ports, is_dev, Some(options.network.kind())).map_err(PlanError::from)?;
     let record = Record {
         version: VERSION,
         id,
@@ -251,6 +253,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         took_work: false,
         mounts,
         volumes,
+        ports: options.ports.clone(),
         dev: options.dev.clone(),
     };
     Ok(Plan {

@@ -48,8 +48,8 @@ impl Making<'_> {
                 ),
             },
             named: owned.record.dev.is_some(),
-            workdir: match owned.record.dev.as_ref().and_then(|of| of.branch.as_ref()) {
-                Some(branch) => dev::worktree(branch),
+            workdir: match &owned.record.dev {
+                Some(of) => dev::workdir(&self.plan.repository.top, of),
                 None => self.plan.workdir.clone(),
             },
             mounts: if isolated { Vec::new() } else { all },

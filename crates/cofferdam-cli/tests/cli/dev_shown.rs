@@ -1,0 +1,158 @@
+//! What a dev sandbox's container would be made with, and the recipe of its image.
+
+use crate::containers;
+use crate::lives::Lives;
+
+// covers: S3-41, S3-123
+#[test]
+fn show_run_says_what_is_asked_of_the_engine() {
+    for world in containers::worlds() {
+        let show = containers::making("show-run", world.engine, &[]);
+        let shown = world.cofferdam(&show).expect_code(0);
+        let repository = world.environment.repository();
+        let repository = repository.to_str().unwrap();
+        for part in [
+            &format!("{} run \\\n", world.engine),
+            &format!("source={repository},target=/workspace/repository,bind-propagation"),
+            "target=/repo-shelf,",
+            "target=/commandhistory,",
+            "--cap-drop=ALL \\\n",
+            "--security-opt=no-new-privileges",
+            "--network=container:HOLDER",
+            "--restart=no",
+            "  git:latest",
+        ] {
+            assert!(shown.stdout.contains(part), "{part}: {shown}");
+        }
+        assert!(!shown.stdout.contains("cap-add"), "{shown}");
+        assert!(
+            shown.stderr.contains("start in /workspace/repository\n"),
+            "{shown}"
+        );
+        // Nothing was run, and nothing is left.
+        assert!(world.containers().is_empty(), "{:?}", world.containers());
+        assert_eq!(world.cofferdam(&["list"]).expect_code(0).stdout, "");
+        let branch = containers::making("show-run", world.engine, &["--branch", "two"]);
+        let shown = world.cofferdam(&branch).expect_code(0);
+        assert!(
+            shown
+                .stderr
+                .contains("start in /repo-shelf/worktrees/two\n"),
+            "{shown}"
+        );
+
+        // Of one that is there it is what it was made with.
+        let start = containers::making("start", world.engine, &["--network", "none"]);
+        world.cofferdam(&start).expect_code(0);
+        let shown = world.cofferdam(&["show-run"]).expect_code(0).stdout;
+        assert!(shown.contains("--network=none"), "{shown}");
+        let container = world.agents();
+        let format = "{{range .Mounts}}{{.Destination}}\n{{end}}";
+        let has = containers::own(world.engine, &["inspect", "--format", format, &container]);
+        for target in has.unwrap().lines().filter(|line| !line.is_empty()) {
+            let [mount, tmpfs] = [format!("target={target},"), format!("--tmpfs={target}:")];
+            assert!(
+                shown.contains(&mount) || shown.contains(&tmpfs),
+                "{target}: {shown}"
+            );
+        }
+        let refused = world.cofferdam(&show).expect_code(2);
+        assert!(refused.stderr.contains("dev is there already"), "{refused}");
+        world.cofferdam(&["stop"]).expect_code(0);
+        assert_eq!(world.cofferdam(&["show-run"]).expect_code(0).stdout, shown);
+        world.cofferdam(&["delete", "dev"]).expect_code(0);
+        world.environment.expect_clean();
+    }
+    let lives = Lives::new();
+    let native = lives.cofferdam(&["show-run"]).expect_code(1);
+    assert!(native.stderr.contains("no engine is asked"), "{native}");
+    lives.cofferdam(&["start"]).expect_code(0);
+    let native = lives.cofferdam(&["show-run", "."]).expect_code(1);
+    assert!(native.stderr.contains("dev is native"), "{native}");
+}
+
+// covers: S3-2, S3-19, S3-20, S3-21, S3-22, S3-32, S3-33, S3-34
+#[test]
+fn init_prepares_a_repository() {
+    let lives = Lives::new();
+    let none = lives.cofferdam(&["init", "/nonexistent"]).expect_code(1);
+    assert!(none.stderr.contains("/nonexistent"), "{none}");
+    // Without a path nothing appears in a repository.
+    lives.cofferdam(&["init"]).expect_code(0);
+    assert!(!lives.repository().join(".cofferdam").exists());
+    let done = lives.cofferdam(&["init", "."]).expect_code(0);
+    assert!(done.stderr.contains("next: cofferdam build ."), "{done}");
+    let recipe = lives.read(".cofferdam/Dockerfile");
+    let counts = |text: &str| -> Vec<String> {
+        let lines = text
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'));
+        lines.map(str::to_owned).collect()
+    };
+    assert!(
+        recipe.starts_with("ARG BASE_IMAGE_TAG=latest\nFROM cofferdam-base:${BASE_IMAGE_TAG}\n")
+    );
+    assert_eq!(counts(&recipe).len(), 2, "{recipe}");
+    assert!(recipe.contains("# RUN apt-get update") && recipe.contains("# RUN npm install"));
+    assert_eq!(counts(&lives.read(".cofferdam/config.yaml")), [""; 0]);
+    lives.cofferdam(&["config", "check"]).expect_code(0);
+    let volumes = lives.cofferdam(&["volume", "list"]).expect_code(0).stdout;
+    for name in [
+        "cofferdam-shelf-",
+        "-history",
+        "cofferdam-creds",
+        "cofferdam-codex-config",
+    ] {
+        assert!(volumes.contains(name), "{name}: {volumes}");
+    }
+    // What is there stays, and what is written anew is kept beside.
+    lives.write(".cofferdam/Dockerfile", "FROM mine\n");
+    let again = lives.cofferdam(&["init", "."]).expect_code(0);
+    assert!(again.stderr.contains("stays as it is"), "{again}");
+    assert_eq!(lives.read(".cofferdam/Dockerfile"), "FROM mine\n");
+    lives.cofferdam(&["init", ".", "--force"]).expect_code(0);
+    assert_eq!(lives.read(".cofferdam/Dockerfile"), recipe);
+    assert_eq!(lives.read(".cofferdam/Dockerfile.before"), "FROM mine\n");
+    let alone = lives.cofferdam(&["init", "--force"]).expect_code(2);
+    assert!(alone.stderr.contains("PATH"), "{alone}");
+    // Another one's directory is not written through.
+    let place = lives.repository().join(".cofferdam");
+    std::fs::rename(&place, lives.home().join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(lives.home().join("elsewhere"), &place).unwrap();
+    let link = lives.cofferdam(&["init", ".", "--force"]).expect_code(1);
+    assert!(link.stderr.contains("is no directory"), "{link}");
+    std::fs::remove_file(&place).unwrap();
+    // Asked on a terminal, and no answer is no.
+    let mut asked = lives.on_a_terminal(&["init"]);
+    asked.expect("too? [y/N]");
+    asked.press("\r");
+    asked.ends_with(0);
+    assert!(!place.exists());
+    let mut asked = lives.on_a_terminal(&["init"]);
+    asked.expect("too? [y/N]");
+    asked.press("y\r");
+    asked.expect("build the image now? [y/N]");
+    asked.press("n\r");
+    asked.ends_with(0);
+    assert!(place.join("Dockerfile").exists());
+}
+
+/// The first one is built without being read: it is ours. Nothing else is.
+#[test]
+fn init_builds_what_it_wrote_and_shows_all_else() {
+    for world in containers::worlds() {
+        let words = ["init", ".", "--build", "--sandbox", world.engine];
+        let built = world.cofferdam(&words);
+        // The base itself is for who builds it: here it is missing, or there.
+        if built.status.code() == Some(0) {
+            assert!(built.stdout.starts_with("built: "), "{built}");
+        } else {
+            assert!(built.stderr.contains("cofferdam build-base"), "{built}");
+        }
+        world.environment.write(".cofferdam/tool.sh", "true\n");
+        let shown = world.cofferdam(&words).expect_code(1);
+        assert!(shown.stderr.contains("tool.sh"), "{shown}");
+        assert!(shown.stderr.contains("--trust "), "{shown}");
+        world.environment.expect_clean();
+    }
+}

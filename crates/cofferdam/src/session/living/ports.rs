@@ -1,0 +1,78 @@
+//! Ports of this machine that lead into a sandbox: from its next start on, or for as long as somebody wants it.
+
+use tokio::task::JoinSet;
+
+use super::{Named, Session, SessionError, life};
+use crate::published::PublishedPort;
+use crate::registry::Reach;
+use crate::sandbox::{self, Ability};
+use crate::session::options::Caller;
+use crate::session::outlived::End;
+use crate::session::plan::PlanError;
+use crate::session::ports::{self, Doors};
+
+/// Ports that lead into a sandbox for as long as this value is there.
+#[derive(Debug)]
+pub struct Forwarded {
+    /// Aborted when it is dropped, with the connections.
+    _serving: JoinSet<()>,
+    end: Option<End>,
+}
+
+impl Forwarded {
+    /// Waits for the end of the sandbox, if it has one that can be waited for.
+    pub async fn ended(&self) {
+        match &self.end {
+            Some(end) => end.comes().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Session {
+    /// Has ports of this machine's loopback lead into it until what is returned is dropped; at them [`Session::connect`] says what
+    /// connecting means. Where one cannot be listened at it is an error.
+    pub async fn forward(&self, wanted: &[PublishedPort]) -> Result<Forwarded, SessionError> {
+        self.require(Ability::Ports)?;
+        self.named.check_files(&self.caller)?;
+        let network = self.record().network.as_ref().map(Reach::kind);
+        ports::check_network(network).map_err(PlanError::from)?;
+        let doors = Doors::open(wanted).map_err(PlanError::from)?;
+        self.see_watched().await?;
+        // It is the connections', however long they last.
+        let handle = self.named.handle(&self.caller);
+        let provider = sandbox::provider_of(&self.record().provider, &handle.state);
+        let opened = async { provider?.open(&handle).await };
+        let sandbox = opened.await.map_err(|source| self.failed(source))?;
+        let end = End::of(sandbox.as_ref());
+        let serving = doors.serve(&sandbox).map_err(PlanError::from)?;
+        Ok(Forwarded {
+            _serving: serving,
+            end,
+        })
+    }
+}
+
+/// Has these ports of this machine's loopback lead into it, in the place of those that do, from its next start on. Where one of
+/// them cannot be published now it is an error, and nothing changes.
+pub async fn publish(
+    caller: &Caller,
+    named: &mut Named,
+    wanted: &[PublishedPort],
+) -> Result<(), SessionError> {
+    if named.record.ports == wanted {
+        return Ok(());
+    }
+    let mut turn = life::turn(caller, named).await?;
+    let new = wanted.iter().filter(|one| {
+        let mut before = turn.record.ports.iter();
+        !before.any(|before| before.host == one.host)
+    });
+    let new: Vec<_> = new.copied().collect();
+    let network = turn.record.network.as_ref().map(Reach::kind);
+    ports::check(&new, turn.record.dev.is_some(), network).map_err(PlanError::from)?;
+    turn.record.ports = wanted.to_vec();
+    turn.save()?;
+    named.record = turn.record.clone();
+    Ok(())
+}
