@@ -7,6 +7,7 @@ use cofferdam::session::Notice;
 use cofferdam::session::manage::{self, Applied, TakenBack};
 use cofferdam::text::printable_line;
 
+use super::dev;
 use super::here::target;
 use super::living::{self, Uncommitted};
 use crate::environment::Environment;
@@ -23,8 +24,8 @@ use crate::ui::{human, output};
 /// conflicts, or where it would touch a file that you changed. `--undo` takes it back in one step.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, as `cofferdam list` names it
-    #[arg(value_name = "SANDBOX")]
+    /// The sandbox, as `cofferdam list` names it, or the path of a checkout for its dev sandbox, such as .
+    #[arg(value_name = "SANDBOX|PATH")]
     name: String,
 
     /// Take back what was applied last, unless you committed since
@@ -33,10 +34,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(
-    arguments: Arguments,
+    mut arguments: Arguments,
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
+    let (name, there) = dev::by_path(arguments.name, environment, interrupt).await?;
+    let environment = there.as_ref().unwrap_or(environment);
+    arguments.name = name;
     let said = |line: &str| output::note(&format!("{}\n", printable_line(line)));
     let colour = environment.colour.on_stdout();
     if arguments.undo {

@@ -8,6 +8,7 @@ use cofferdam::session::manage::{self, DeleteOptions, SandboxRef};
 use cofferdam::session::{Caller, SessionError};
 use cofferdam::text::printable_line;
 
+use super::dev;
 use super::here::target;
 use super::living;
 use crate::environment::Environment;
@@ -19,8 +20,8 @@ use crate::ui::{output, recovered};
 /// Delete sandboxes; what they committed can be brought back for 30 days
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandboxes to delete, as `cofferdam list` names them
-    #[arg(required = true, value_name = "SANDBOX")]
+    /// The sandboxes to delete, as `cofferdam list` names them; or the path of one checkout for its dev sandbox, such as .
+    #[arg(required = true, value_name = "SANDBOX|PATH")]
     names: Vec<String>,
 
     /// Also where somebody's program runs inside, its engine is gone for good, or work would be lost: uncommitted, or
@@ -46,6 +47,15 @@ pub(crate) async fn run(
         }
     }
     let alone = names.len() == 1;
+    let there = if alone {
+        let name = names.remove(0);
+        let (name, there) = dev::by_path(name, environment, interrupt).await?;
+        names.push(name);
+        there
+    } else {
+        None
+    };
+    let environment = there.as_ref().unwrap_or(environment);
     let mut options = DeleteOptions::default();
     options.force = arguments.force;
     options.purge = arguments.purge;

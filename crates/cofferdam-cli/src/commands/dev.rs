@@ -422,6 +422,25 @@ pub(super) fn there(
     Ok(Some(there))
 }
 
+/// A sandbox by its name, or where a path is named the dev sandbox of the checkout there, by its name too, with the surroundings in
+/// which that is its name.
+pub(in crate::commands) async fn by_path(
+    name: String,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<(String, Option<Environment>), CliError> {
+    if !is_path(OsStr::new(&name)) {
+        return Ok((name, None));
+    }
+    let there = environment.at(directory(OsStr::new(&name), environment)?);
+    if there.top() != environment.top() {
+        work_in(&there.directory);
+    }
+    let caller = living::caller(&there, interrupt);
+    let named = Named::dev(&caller, &there.directory, None).await?;
+    Ok((named.name().to_string(), Some(there)))
+}
+
 /// The sandboxes of a command that does something with those that are there, in `environment` ([`there`]).
 pub(super) async fn sandboxes(
     places: &Places,

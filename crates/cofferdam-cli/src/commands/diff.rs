@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::session::manage::{self, DiffStyle};
 
+use super::dev;
 use super::here::target;
 use super::living::{self, Purpose, Uncommitted};
 use crate::environment::Environment;
@@ -16,8 +17,8 @@ use crate::ui::{output, patch};
 /// Show what changed on a sandbox's branch since it started
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, as `cofferdam list` names it
-    #[arg(value_name = "SANDBOX")]
+    /// The sandbox, as `cofferdam list` names it, or the path of a checkout for its dev sandbox, such as .
+    #[arg(value_name = "SANDBOX|PATH")]
     name: String,
 
     /// What lies in its files and is in no commit, instead of its commits
@@ -34,10 +35,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(
-    arguments: Arguments,
+    mut arguments: Arguments,
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
+    let (name, there) = dev::by_path(arguments.name, environment, interrupt).await?;
+    let environment = there.as_ref().unwrap_or(environment);
+    arguments.name = name;
     let mut refreshed = None;
     let rest = if arguments.uncommitted {
         match living::rest(&arguments.name, environment, interrupt).await? {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::session::manage;
 
+use super::dev;
 use super::here::target;
 use super::living::{self, Purpose};
 use crate::environment::Environment;
@@ -15,8 +16,8 @@ use crate::ui::{json, output, summary};
 /// List the commits on a sandbox's branch since it started, newest last
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, as `cofferdam list` names it
-    #[arg(value_name = "SANDBOX")]
+    /// The sandbox, as `cofferdam list` names it, or the path of a checkout for its dev sandbox, such as .
+    #[arg(value_name = "SANDBOX|PATH")]
     name: String,
 
     /// A list of objects with `id` and `subject`
@@ -25,10 +26,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(
-    arguments: Arguments,
+    mut arguments: Arguments,
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
+    let (name, there) = dev::by_path(arguments.name, environment, interrupt).await?;
+    let environment = there.as_ref().unwrap_or(environment);
+    arguments.name = name;
     let refreshed = living::refresh(&arguments.name, Purpose::Look, environment, interrupt).await?;
     let target = target(arguments.name, environment, interrupt);
     let shown = manage::log(&target).await?;

@@ -7,6 +7,7 @@ use cofferdam::session::manage::{self, Merge};
 use cofferdam::session::{Caller, Checks, Landing};
 use cofferdam::text::printable_line;
 
+use super::dev;
 use super::here::target;
 use super::living::{self, Purpose};
 use crate::environment::Environment;
@@ -22,8 +23,8 @@ use crate::ui::{output, summary};
 /// conflicts, where it would touch a file that you changed, or where one of the configuration's `gate.checks` fails.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, as `cofferdam list` names it
-    #[arg(value_name = "SANDBOX")]
+    /// The sandbox, as `cofferdam list` names it, or the path of a checkout for its dev sandbox, such as .
+    #[arg(value_name = "SANDBOX|PATH")]
     name: String,
 
     /// Merge without the configuration's `gate.checks`
@@ -32,10 +33,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(
-    arguments: Arguments,
+    mut arguments: Arguments,
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
+    let (name, there) = dev::by_path(arguments.name, environment, interrupt).await?;
+    let environment = there.as_ref().unwrap_or(environment);
+    arguments.name = name;
     let living = living::refresh(&arguments.name, Purpose::Merge, environment, interrupt).await?;
     let target = target(arguments.name.clone(), environment, interrupt);
     let said = |line: &str| output::note(&format!("{}\n", printable_line(line)));

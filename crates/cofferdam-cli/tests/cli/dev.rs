@@ -87,7 +87,17 @@ fn a_day_in_a_checkout() {
     let kept = lives.exec(".", "cat ~/note").expect_code(0);
     assert_eq!(kept.stdout, "kept\n");
 
-    lives.cofferdam(&["delete", "dev"]).expect_code(0);
+    for command in ["log", "diff", "delete"] {
+        let words = [
+            "-C",
+            outside.to_str().unwrap(),
+            command,
+            checkout.to_str().unwrap(),
+        ];
+        lives.cofferdam(&words).expect_code(0);
+    }
+    let none = lives.cofferdam(&["delete", "."]).expect_code(1);
+    assert!(none.stderr.contains("has no dev sandbox"), "{none}");
     lives.expect_clean();
     // The home is gone with it, and what has a name is not.
     lives.cofferdam(&["start"]).expect_code(0);

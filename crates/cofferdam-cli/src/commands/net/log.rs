@@ -8,6 +8,7 @@ use cofferdam::network::NetworkKind;
 use cofferdam::session::manage::ManageError;
 use cofferdam::wall::log::{self, Verdict};
 
+use crate::commands::dev;
 use crate::commands::here::repository;
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -23,8 +24,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Works while the sandbox is at work, and for 30 days after.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox; the newest one of this repository unless given
-    #[arg(value_name = "SANDBOX")]
+    /// The sandbox, or the path of a checkout for its dev sandbox; the newest one of this repository unless given
+    #[arg(value_name = "SANDBOX|PATH")]
     name: Option<String>,
 
     /// Go on until the sandbox ends
@@ -45,12 +46,16 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
+    let (name, there) = match arguments.name.clone() {
+        Some(name) => {
+            let (name, there) = dev::by_path(name, environment, interrupt).await?;
+            (Some(name), there)
+        }
+        None => (None, None),
+    };
+    let environment = there.as_ref().unwrap_or(environment);
     let repository = repository(environment, interrupt).await?;
-    let found = log::find(
-        &environment.home,
-        &repository.top,
-        arguments.name.as_deref(),
-    )?;
+    let found = log::find(&environment.home, &repository.top, name.as_deref())?;
     if arguments.name.is_none() && !arguments.json && found.network.is_none() {
         let name = cofferdam::text::printable_line(&found.name);
         output::note(&format!("the network log of sandbox {name}\n"));
