@@ -111,7 +111,7 @@ fn a_very_large_one_is_brought_in_parts() {
     const BOUND: u64 = 8 << 20;
     // A file with no more than its length takes no room on this side.
     let (size, patience) = if all() {
-        (5 << 30, Duration::from_secs(600))
+        ((4 << 30) + BOUND, Duration::from_secs(850))
     } else {
         (2 * BOUND, Duration::from_secs(60))
     };
