@@ -432,7 +432,12 @@ pub(in crate::commands) async fn by_path(
     if !is_path(OsStr::new(&name)) {
         return Ok((name, None));
     }
-    let there = environment.at(directory(OsStr::new(&name), environment)?);
+    let found = directory(OsStr::new(&name), environment);
+    // A branch has slashes too, and names its sandbox.
+    if found.is_err() && !name.starts_with(['.', '/']) {
+        return Ok((name, None));
+    }
+    let there = environment.at(found?);
     if there.top() != environment.top() {
         work_in(&there.directory);
     }

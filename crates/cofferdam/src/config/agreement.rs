@@ -314,6 +314,22 @@ fn the_schema_says_what_the_loader_does() {
             ],
         ),
         (
+            "ports: VALUE",
+            &[
+                ("[]", Both),
+                ("[3000, \"8080:80\", \"127.0.0.1:1:2\"]", Both),
+                ("[8080:80]", Both),
+                ("3000", Neither),
+                ("[0]", Neither),
+                ("[65536]", Neither),
+                ("[a]", Neither),
+                ("[\"0.0.0.0:1:2\"]", Neither),
+                ("[\"80:\"]", Neither),
+                ("[\"80:1\", \"80:2\"]", SchemaAlone),
+                ("[\"99999\"]", SchemaAlone),
+            ],
+        ),
+        (
             "limits: VALUE",
             &[
                 ("{}", Both),

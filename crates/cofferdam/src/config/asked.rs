@@ -227,6 +227,10 @@ mod tests {
             ("limits: {memory: 4m}\n", "limits.memory: \"4194304 bytes\""),
             ("limits: {cpus: 0.5}\n", "limits.cpus: \"0.5\""),
             ("run: {network: open}\n", "run.network: \"open\""),
+            (
+                "ports: [3000, \"8080:80\"]\n",
+                "ports: \"3000:3000, 8080:80\"",
+            ),
         ] {
             assert_eq!(waiting(file, "", &[]), [line], "{file}");
             assert_eq!(waiting(file, "", &[line]), none, "{file}");

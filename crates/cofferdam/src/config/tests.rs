@@ -85,7 +85,7 @@ fn keys_that_nothing_reads_are_errors() {
     for (text, message) in [
         (
             "firewal: {}\n",
-            "1:1: firewal: unknown field `firewal`, expected one of sync, env, firewall, on_sync, hide, protect, setup, gate, sandbox, image, limits, run",
+            "1:1: firewal: unknown field `firewal`, expected one of sync, env, firewall, on_sync, hide, protect, setup, gate, sandbox, image, limits, ports, run",
         ),
         (
             "firewall:\n  deny: []\n",
@@ -635,7 +635,7 @@ fn what_is_wrong_elsewhere_is_named_by_line_and_field() {
         ("run: {image: x}\n", "1:7: run.image: unknown field `image`"),
         ("volumes: []\n", "1:1: volumes: unknown field `volumes`"),
         ("capabilities: []\n", "1:1: capabilities: unknown field"),
-        ("ports: []\n", "1:1: ports: unknown field"),
+        ("publish: []\n", "1:1: publish: unknown field"),
         ("mounts: []\n", "1:1: mounts: unknown field"),
         ("privileged: true\n", "1:1: privileged: unknown field"),
         ("devices: []\n", "1:1: devices: unknown field"),

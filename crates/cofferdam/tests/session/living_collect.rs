@@ -751,6 +751,10 @@ fn that_it_was_ended_is_told_where_collecting_fails() {
         living::end(&caller(&env), &named, &provider())
             .await
             .unwrap();
+        let target = crate::support::target(&env, &"one").0;
+        manage::delete(&target, manage::DeleteOptions::forced())
+            .await
+            .unwrap();
     });
     env.assert_no_state();
 }
