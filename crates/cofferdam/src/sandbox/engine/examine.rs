@@ -368,6 +368,8 @@ mod tests {
             ("\"PidsLimit\":10", "\"PidsLimit\":-1", "its limits"),
             ("\"RW\":false", "\"RW\":true", "its mounts"),
             ("\"/b\"", "\"/c\"", "its mounts"),
+            // One more than it was given.
+            ("\"Type\":\"volume\"", "\"Type\":\"bind\"", "its mounts"),
             (
                 "\"User\":\"1:1\"",
                 "\"User\":\"1:1\",\"Healthcheck\":{\"Test\":[\"CMD\",\"x\"]}",
