@@ -13,7 +13,7 @@ use cofferdam::session::living::{self as lives, Condition, Followed, Named};
 use cofferdam::session::{Caller, Landing, Session, SessionError, SessionOptions, dev};
 
 use super::defaults::Defaults;
-use super::here::is_path;
+use super::here::{is_path, is_plainly_a_path};
 use super::images::{self, EngineName, OfRepository};
 use super::making::{self, DevOptions, Sandbox, Strategy};
 use super::{here, keep_ready, living};
@@ -127,7 +127,7 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
         refuse_options(record, options)?;
     }
     let defaults = Defaults::read(environment)?;
-    let ports = options.ports(&defaults)?;
+    let given = options.ports()?;
     let sandbox = Sandbox::from(options.clone()).or(&defaults);
     if build.build {
         built(build, &sandbox, environment, interrupt).await?;
@@ -136,9 +136,18 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
         }
     }
     let (session, came) = if let Some(record) = there {
-        woken(&record, (ports, options), &caller, environment).await?
+        woken(&record, given, &caller, environment).await?
     } else {
-        let ports = ports.unwrap_or_default();
+        let ports = match given {
+            Some(given) => Ports {
+                all: given,
+                configured: false,
+            },
+            None => Ports {
+                all: defaults.ports.clone().unwrap_or_default(),
+                configured: true,
+            },
+        };
         let session = made(of, (sandbox, ports), &caller, environment).await?;
         (session, Came::Made)
     };
@@ -228,7 +237,7 @@ async fn end(record: &Record, caller: &Caller, environment: &Environment) -> Res
 
 async fn woken(
     record: &Record,
-    (ports, options): (Option<Vec<PublishedPort>>, &DevOptions),
+    given: Option<Vec<PublishedPort>>,
     caller: &Caller,
     environment: &Environment,
 ) -> Result<(Session, Came), CliError> {
@@ -240,14 +249,13 @@ async fn woken(
             Err(SessionError::Paused { name }.into())
         }
         Condition::Stopped => {
-            if let Some(ports) = ports {
-                lives::publish(caller, &mut named, &ports).await?;
-            }
+            let ports = Ports::of(record, given, environment)?;
+            ports.give(caller, &mut named).await?;
             let start = async |caller: &Caller| lives::start(caller, named, &provider).await;
             let session = living::shown(caller, environment, start).await??;
             Ok((session, Came::Started))
         }
-        _ if options.are_given() && ports.is_some_and(|ports| ports != record.ports) => {
+        _ if given.is_some_and(|given| given != record.ports) => {
             let name = &record.name;
             Err(CliError::Misused {
                 message: format!(
@@ -267,7 +275,7 @@ async fn woken(
 
 async fn made(
     of: DevSandbox,
-    (sandbox, ports): (Sandbox, Vec<PublishedPort>),
+    (sandbox, ports): (Sandbox, Ports),
     caller: &Caller,
     environment: &Environment,
 ) -> Result<Session, CliError> {
@@ -280,10 +288,46 @@ async fn made(
     let mut options = SessionOptions::new(environment.directory.clone(), contained);
     making.put_into(&mut options);
     options.dev = Some(of);
-    options.ports = ports;
+    (options.ports, options.ports_configured) = (ports.all, ports.configured);
     let create = async |caller: &Caller| Box::pin(Session::create(caller, &options)).await;
     let made = living::shown(caller, environment, create).await?;
     Ok(made?)
+}
+
+/// The ports of this machine that lead into one from its next start on.
+#[derive(Debug)]
+pub(super) struct Ports {
+    all: Vec<PublishedPort>,
+    /// The configuration names them.
+    configured: bool,
+}
+
+impl Ports {
+    /// Those that somebody gives now, or gave once; else what the configuration of its checkout says by now.
+    pub(super) fn of(
+        record: &Record,
+        given: Option<Vec<PublishedPort>>,
+        environment: &Environment,
+    ) -> Result<Self, CliError> {
+        let by_hand = !record.ports.is_empty() && !record.ports_configured;
+        if let Some(all) = given.or_else(|| by_hand.then(|| record.ports.clone())) {
+            let configured = false;
+            return Ok(Self { all, configured });
+        }
+        let there = environment.at(record.repository.clone());
+        Ok(Self {
+            all: Defaults::read(&there)?.ports.unwrap_or_default(),
+            configured: true,
+        })
+    }
+
+    pub(super) async fn give(
+        &self,
+        caller: &Caller,
+        named: &mut Named,
+    ) -> Result<(), SessionError> {
+        lives::publish(caller, named, &self.all, self.configured).await
+    }
 }
 
 /// Says which ports of this machine lead into it.
@@ -429,15 +473,11 @@ pub(in crate::commands) async fn by_path(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<(String, Option<Environment>), CliError> {
-    if !is_path(OsStr::new(&name)) {
+    // A branch has slashes too, and names its sandbox, whatever lies at that path.
+    if !is_plainly_a_path(&name) {
         return Ok((name, None));
     }
-    let found = directory(OsStr::new(&name), environment);
-    // A branch has slashes too, and names its sandbox.
-    if found.is_err() && !name.starts_with(['.', '/']) {
-        return Ok((name, None));
-    }
-    let there = environment.at(found?);
+    let there = environment.at(directory(OsStr::new(&name), environment)?);
     if there.top() != environment.top() {
         work_in(&there.directory);
     }

@@ -21,6 +21,15 @@ pub(super) fn is_path(text: &OsStr) -> bool {
     text.as_bytes().contains(&b'/') || text == "." || text == ".."
 }
 
+/// Whether it cannot be the name of a branch or of a sandbox.
+pub(super) fn is_plainly_a_path(text: &str) -> bool {
+    text == "."
+        || text == ".."
+        || ["/", "./", "../"]
+            .iter()
+            .any(|begin| text.starts_with(begin))
+}
+
 /// The repository that the command works in.
 pub(super) async fn repository(
     environment: &Environment,

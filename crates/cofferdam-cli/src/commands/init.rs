@@ -103,8 +103,10 @@ pub(crate) async fn run(
     // Nobody has to read what stands in every first one. All else may have come with the repository.
     let is_ours = source.dockerfile == STARTER
         && others.all(|path| path == Path::new("config.yaml"))
-        && std::fs::read_to_string(top.as_path().join(DIRECTORY).join("config.yaml"))
-            .is_ok_and(|text| text == config::INITIAL_OF_REPOSITORY);
+        && is_text(
+            &top.as_path().join(DIRECTORY).join("config.yaml"),
+            config::INITIAL_OF_REPOSITORY,
+        );
     let of = OfRepository {
         path: path.or_else(|| Some(top.as_path().to_owned())),
         base_tag: "latest".to_owned(),
@@ -113,6 +115,24 @@ pub(crate) async fn run(
     let engine = arguments.builder.sandbox.map(Into::into);
     images::build_repository(&of, engine, environment, interrupt).await?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether that is all that the file has. It may be anything's link.
+fn is_text(path: &Path, text: &str) -> bool {
+    let is_file = path.symlink_metadata().is_ok_and(|found| found.is_file());
+    let most = text.len() as u64 + 1;
+    is_file && fsx::read_bounded(path, most).is_ok_and(|found| found == text.as_bytes())
+}
+
+/// The first name for what was there that nothing has.
+fn free(place: &Path, name: &str) -> PathBuf {
+    let mut before = place.join(format!("{name}{BEFORE}"));
+    let mut number = 2;
+    while before.symlink_metadata().is_ok() {
+        before = place.join(format!("{name}{BEFORE}-{number}"));
+        number += 1;
+    }
+    before
 }
 
 fn of_user(environment: &Environment) -> Result<(), CliError> {
@@ -178,9 +198,9 @@ fn of_repository(top: &Path, force: bool, environment: &Environment) -> Result<(
             output::note(&format!("{shown} is there already, and stays as it is\n"));
             continue;
         }
-        let is_same = std::fs::read(&path).is_ok_and(|found| found == text.as_bytes());
+        let is_same = is_text(&path, text);
         if is_there && !is_same {
-            let before = place.join(format!("{name}{BEFORE}"));
+            let before = free(&place, name);
             std::fs::rename(&path, &before)
                 .map_err(|error| failed(fsx::FileError::new("move", &path, error)))?;
             output::note(&format!("what was there is {} now\n", shell_word(&before)));

@@ -8,12 +8,13 @@ use std::time::Duration;
 use clap::Args;
 use cofferdam::git::Oid;
 use cofferdam::names::SandboxId;
+use cofferdam::registry::RegistryError;
 use cofferdam::session::living::{self, Collection, Condition, Named};
 use cofferdam::session::manage::{self, Rest, Shown};
 use cofferdam::session::{Caller, Landing, Session, SessionError};
 use cofferdam::text::printable_line;
 
-use super::here::{is_path, target};
+use super::here::{is_path, is_plainly_a_path, target};
 use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
@@ -78,10 +79,17 @@ pub(super) async fn named(
     caller: &Caller,
     environment: &Environment,
 ) -> Result<Named, SessionError> {
-    if is_path(OsStr::new(name)) {
-        return Named::dev(caller, &environment.directory.join(name), None).await;
+    let at_path = async || Named::dev(caller, &environment.directory.join(name), None).await;
+    if is_plainly_a_path(name) {
+        return at_path().await;
     }
-    Named::find(caller, &environment.directory, name).await
+    match Named::find(caller, &environment.directory, name).await {
+        // It may be a directory whose path begins with nothing that says so.
+        Err(SessionError::Registry(RegistryError::Unknown { .. })) if is_path(OsStr::new(name)) => {
+            at_path().await
+        }
+        found => found,
+    }
 }
 
 /// The same; `None`: it is none that lives on. Whatever else is wrong with the name is told by who goes on from there.

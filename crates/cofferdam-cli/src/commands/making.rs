@@ -192,13 +192,10 @@ impl DevOptions {
 }
 
 impl DevOptions {
-    /// The ports that lead into it: those that are given here, else those of the configuration. `None`: neither says any.
-    pub(super) fn ports(
-        &self,
-        defaults: &Defaults,
-    ) -> Result<Option<Vec<PublishedPort>>, CliError> {
+    /// The ports that are given here, if any.
+    pub(super) fn ports(&self) -> Result<Option<Vec<PublishedPort>>, CliError> {
         if self.ports.is_empty() {
-            return Ok(defaults.ports.clone());
+            return Ok(None);
         }
         let ports = published::together(self.ports.clone());
         ports.map(Some).map_err(|error| CliError::Misused {

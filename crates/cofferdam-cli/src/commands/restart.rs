@@ -7,7 +7,6 @@ use clap::Args;
 use cofferdam::session::Caller;
 use cofferdam::session::living::{self as lives, Condition};
 
-use super::defaults::Defaults;
 use super::dev::{self, Build, Places, Up};
 use super::making::DevOptions;
 use super::{keep_ready, living, stop};
@@ -76,14 +75,17 @@ pub(crate) async fn run(
         async |caller, mut named| {
             let provider = named.provider(caller)?;
             let name = named.name().clone();
+            // What cannot be read stops nothing.
+            let ports = match named.record().dev {
+                Some(_) => Some(dev::Ports::of(named.record(), None, environment)?),
+                None => None,
+            };
             let before = lives::condition(caller, &named, &provider).await;
             if !matches!(before, Ok(Condition::Stopped)) {
                 lives::stop_within(caller, &named, &provider, grace).await?;
             }
-            if named.record().dev.is_some()
-                && let Some(ports) = Defaults::read(environment)?.ports
-            {
-                lives::publish(caller, &mut named, &ports).await?;
+            if let Some(ports) = ports {
+                ports.give(caller, &mut named).await?;
             }
             let start = async |caller: &Caller| lives::start(caller, named, &provider).await;
             let session = living::shown(caller, environment, start).await??;

@@ -22,7 +22,7 @@ use crate::ui::shell::shell_word;
 /// Print the engine's command that would make the container of a checkout's dev sandbox, and run nothing
 ///
 /// Of one that is there it is the command of its last start. Cofferdam asks the engine itself, by its API: this is for reading, with
-/// every mount, right and limit of the container.
+/// every mount, right and limit of the container. As any start it first brings home what a command that died has left.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The checkout; without it the one that you stand in
@@ -54,12 +54,15 @@ pub(crate) async fn run(
         branch: which.branch,
     };
     let workdir = library::workdir(&repository.top, &of);
+    // Nobody makes or ends one meanwhile.
+    let turn = dev::turn(&caller, &repository.top).await?;
     let words = if let Some(record) = library::find(&caller, &repository.top, &of)? {
         dev::refuse_options(&record, &options)?;
         of_one_that_is_there(&record, environment)?
     } else {
         Box::pin(of_one_that_would_be(of, options, &caller, environment)).await?
     };
+    drop(turn);
     let words: Vec<String> = words.iter().map(shell_word).collect();
     let (first, rest) = words.split_at(words.len().min(2));
     output::data(&format!(
@@ -83,7 +86,6 @@ async fn of_one_that_would_be(
     environment: &Environment,
 ) -> Result<Vec<String>, CliError> {
     let defaults = Defaults::read(environment)?;
-    let ports = options.ports(&defaults)?.unwrap_or_default();
     let sandbox = Sandbox::from(options).or(&defaults);
     let Some(engine) = making::engine(&sandbox, environment)? else {
         return Err(native(
@@ -98,7 +100,6 @@ async fn of_one_that_would_be(
     let mut asked = SessionOptions::new(environment.directory.clone(), contained);
     making::session(sandbox, environment)?.put_into(&mut asked);
     asked.dev = Some(of);
-    asked.ports = ports;
     Ok(Box::pin(session::show_run(caller, asked, engine)).await?)
 }
 

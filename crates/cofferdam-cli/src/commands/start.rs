@@ -86,29 +86,40 @@ async fn named(
             living::revived(name, &caller, environment).await?;
         }
     }
-    let each = living::each(sandboxes, environment, interrupt, async |caller, named| {
-        let provider = named.provider(caller)?;
-        let name = named.name().clone();
-        match lives::condition(caller, &named, &provider).await? {
-            Condition::Paused => {
-                let name = name.to_string();
-                return Err(SessionError::Paused { name }.into());
+    let each = living::each(
+        sandboxes,
+        environment,
+        interrupt,
+        async |caller, mut named| {
+            let provider = named.provider(caller)?;
+            let name = named.name().clone();
+            match lives::condition(caller, &named, &provider).await? {
+                Condition::Paused => {
+                    let name = name.to_string();
+                    return Err(SessionError::Paused { name }.into());
+                }
+                Condition::Stopped => {
+                    if named.record().dev.is_some() {
+                        let ports = dev::Ports::of(named.record(), None, environment)?;
+                        ports.give(caller, &mut named).await?;
+                    }
+                    let start =
+                        async |caller: &Caller| lives::start(caller, named, &provider).await;
+                    let session = living::shown(caller, environment, start).await??;
+                    output::note(&format!(
+                        "started {name}; use it with: cofferdam shell {name}\n"
+                    ));
+                    keep_ready::after_living(session.record());
+                    dev::tell_ports(&session)?;
+                }
+                _ => {
+                    // Its place is kept again where nobody did.
+                    Session::open(caller, named, &provider).await?;
+                    output::note(&format!("{name} is running already\n"));
+                }
             }
-            Condition::Stopped => {
-                let start = async |caller: &Caller| lives::start(caller, named, &provider).await;
-                let session = living::shown(caller, environment, start).await??;
-                output::note(&format!(
-                    "started {name}; use it with: cofferdam shell {name}\n"
-                ));
-                keep_ready::after_living(session.record());
-            }
-            _ => {
-                // Its place is kept again where nobody did.
-                Session::open(caller, named, &provider).await?;
-                output::note(&format!("{name} is running already\n"));
-            }
-        }
-        Ok(())
-    });
+            Ok(())
+        },
+    );
     Box::pin(each).await
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use cofferdam::names::SandboxId;
 use cofferdam::session;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::environment::{Environment, WATCH};
 use crate::input;
@@ -19,6 +20,14 @@ pub(crate) fn meant() -> Option<SandboxId> {
 
 /// What it does. It says how it goes to whoever started it, and what it sees to the next command.
 pub(crate) fn run(id: SandboxId) -> ExitCode {
+    // Every connection that a port of the host's carries takes some, and without any left nothing of the checkout would be seen.
+    let limit = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    // Where that cannot be it is as it was.
+    let _ = setrlimit(Resource::Nofile, most);
     let (Ok(environment), Ok(runtime)) = (Environment::read(None), crate::runtime()) else {
         return ExitCode::FAILURE;
     };

@@ -137,13 +137,26 @@ fn they_lead_in_for_as_long_as_it_runs() {
     serve(&lives);
     answers(one, 9);
 
-    // The configuration says it too, from the next start on.
+    // The configuration says it too, at each start, where nobody has named others.
+    lives
+        .cofferdam(&["delete", "--force", "dev"])
+        .expect_code(0);
     let config = lives.home().join(".cofferdam/config.yaml");
     let text = format!("ports: [\"{third}:8000\"]\n");
     write_private(&config, text.as_bytes()).unwrap();
+    // One that somebody else has refuses nothing then.
+    let third: u16 = third.parse().unwrap();
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, third)).unwrap();
+    let made = lives.cofferdam(&["start"]).expect_code(0);
+    assert!(made.stderr.contains("nobody listens there"), "{made}");
+    drop(taken);
     lives.cofferdam(&["restart"]).expect_code(0);
     serve(&lives);
-    answers(third.parse().unwrap(), 11);
+    answers(third, 11);
+    // What it does not say any more is not published any more.
+    write_private(&config, b"{}\n").unwrap();
+    lives.cofferdam(&["restart"]).expect_code(0);
+    drop(TcpListener::bind((Ipv4Addr::LOCALHOST, third)).unwrap());
     drop(TcpListener::bind((Ipv4Addr::LOCALHOST, one)).unwrap());
     lives
         .cofferdam(&["delete", "--force", "dev"])

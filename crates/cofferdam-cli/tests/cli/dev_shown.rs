@@ -113,6 +113,14 @@ fn init_prepares_a_repository() {
     lives.cofferdam(&["init", ".", "--force"]).expect_code(0);
     assert_eq!(lives.read(".cofferdam/Dockerfile"), recipe);
     assert_eq!(lives.read(".cofferdam/Dockerfile.before"), "FROM mine\n");
+    // Each of them, however often.
+    lives.write(".cofferdam/Dockerfile", "FROM another\n");
+    lives.cofferdam(&["init", ".", "--force"]).expect_code(0);
+    assert_eq!(lives.read(".cofferdam/Dockerfile.before"), "FROM mine\n");
+    assert_eq!(
+        lives.read(".cofferdam/Dockerfile.before-2"),
+        "FROM another\n"
+    );
     let alone = lives.cofferdam(&["init", "--force"]).expect_code(2);
     assert!(alone.stderr.contains("PATH"), "{alone}");
     // Another one's directory is not written through.

@@ -202,8 +202,12 @@ impl Watch {
     fn add_all(&mut self, path: PathBuf) {
         let mut next = vec![path];
         while let Some(path) = next.pop() {
-            let Ok(directory) = beneath::directory(&self.root, &path) else {
-                continue;
+            let directory = match beneath::directory(&self.root, &path) {
+                Ok(directory) => directory,
+                Err(error) => {
+                    self.unopened(error);
+                    continue;
+                }
             };
             self.add(Watched::Tree(path.clone()));
             let Ok(entries) = Dir::new(directory) else {
@@ -224,6 +228,14 @@ impl Watch {
         }
     }
 
+    /// A directory that is gone again, or was none, is nobody's. Where nothing more can be opened it is not seen what is in it.
+    fn unopened(&mut self, errno: Errno) {
+        if matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM) && !self.blind {
+            self.blind = true;
+            self.found.push(Appeared::Blind(errno));
+        }
+    }
+
     /// Too much happened to be told one by one.
     fn look_again(&mut self) {
         match nested::scan(&self.top, nested::Closed::Skip) {
@@ -240,7 +252,10 @@ impl Watch {
             Watched::Git(_) => WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::MODIFY,
         };
         let opened = beneath::directory(&self.root, path);
-        let Ok(opened) = opened else { return };
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(error) => return self.unopened(error),
+        };
         let itself = format!("/proc/self/fd/{}", opened.as_raw_fd());
         match inotify::add_watch(&*self.inotify, itself, flags | WatchFlags::ONLYDIR) {
             Ok(wd) => {

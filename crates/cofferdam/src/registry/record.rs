@@ -240,6 +240,9 @@ pub struct Record {
     /// sandbox without.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PublishedPort>,
+    /// They are what the configuration said when it was started last, and not what its user did.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ports_configured: bool,
     /// A person lives in it. Absent in all others, and in records of earlier builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dev: Option<DevSandbox>,

@@ -43,6 +43,7 @@ fn record(name: &str, repository: &Path) -> Record {
         mounts: Vec::new(),
         volumes: Vec::new(),
         ports: Vec::new(),
+        ports_configured: false,
         dev: None,
     }
 }

@@ -226,6 +226,8 @@ pub struct SessionOptions {
     pub dev: Option<DevSandbox>,
     /// Ports of this machine's loopback that lead into it while it runs, of one that a person lives in.
     pub ports: Vec<PublishedPort>,
+    /// A configuration names them: one that cannot be published is told ([`super::Session::unpublished`]), and refuses nothing.
+    pub ports_configured: bool,
     /// Given to the programs inside as they are.
     pub environment: BTreeMap<OsString, OsString>,
     /// Author of the agent's commits. `None`: looked up in the user's git configuration.
@@ -247,6 +249,7 @@ impl SessionOptions {
             mounts: Vec::new(),
             dev: None,
             ports: Vec::new(),
+            ports_configured: false,
             environment: BTreeMap::new(),
             identity: None,
             limits: Limits::default(),

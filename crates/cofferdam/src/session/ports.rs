@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::num::NonZeroU16;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,9 @@ use crate::sandbox::{self, Handle, Sandbox};
 const UNPUBLISHED: &str = "unpublished";
 const MOST_READ: u64 = 64 << 10;
 /// So many connections one sandbox has.
-const MOST: usize = 512;
+const MOST: usize = 128;
+/// How long somebody inside may go on whose other side has said its last word.
+const LAST: Duration = Duration::from_mins(5);
 /// After a connection could not be taken: descriptors may be free again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -54,6 +57,21 @@ pub struct Unpublished {
     pub port: NonZeroU16,
     /// In the system's words.
     pub why: String,
+}
+
+/// Those that a sandbox has. What a configuration says for all is left out where it cannot be.
+pub(super) fn wanted(
+    ports: &[PublishedPort],
+    configured: bool,
+    is_dev: bool,
+    network: Option<NetworkKind>,
+) -> Result<Vec<PublishedPort>, PortsError> {
+    if configured {
+        let possible = is_dev && check_network(network).is_ok();
+        return Ok(if possible { ports.to_vec() } else { Vec::new() });
+    }
+    check(ports, is_dev, network)?;
+    Ok(ports.to_vec())
 }
 
 /// Whether a sandbox can have them, and they can be published now.
@@ -145,6 +163,7 @@ pub(super) fn unpublished(state: &Path) -> Result<Vec<Unpublished>, FileError> {
 #[derive(Debug)]
 pub(super) struct Published {
     stop: CancellationToken,
+    serving: Option<JoinHandle<()>>,
 }
 
 impl Drop for Published {
@@ -161,7 +180,10 @@ impl Published {
         handle: Handle,
     ) -> Result<Self, FileError> {
         let stop = CancellationToken::new();
-        let published = Self { stop: stop.clone() };
+        let mut published = Self {
+            stop: stop.clone(),
+            serving: None,
+        };
         let (mut doors, mut failed) = (Doors::default(), Vec::new());
         for one in ports {
             if let Err(PortsError::Taken { port, source }) = doors.add(*one) {
@@ -201,8 +223,19 @@ impl Published {
                 told(&error.to_string());
             }
         });
-        begun.map_err(|error| FileError::new("start a thread for", UNPUBLISHED, error))?;
+        let begun =
+            begun.map_err(|error| FileError::new("start a thread for", UNPUBLISHED, error))?;
+        published.serving = Some(begun);
         Ok(published)
+    }
+
+    /// Returns once nobody listens any more: the next watcher can.
+    pub(super) fn close(mut self) {
+        self.stop.cancel();
+        if let Some(serving) = self.serving.take() {
+            // What went wrong in it was told.
+            let _ = serving.join();
+        }
     }
 }
 
@@ -257,6 +290,14 @@ async fn carry(outside: TcpStream, sandbox: &dyn Sandbox, port: u16) -> io::Resu
         tokio::io::copy(&mut inside.output, &mut to).await?;
         to.shutdown().await
     };
-    tokio::try_join!(inward, outward)?;
-    Ok(())
+    tokio::pin!(outward);
+    tokio::select! {
+        said = inward => said?,
+        heard = &mut outward => {
+            heard?;
+            // Nobody inside listens any more to whom it would be said.
+            return Ok(());
+        }
+    }
+    tokio::time::timeout(LAST, outward).await?
 }

@@ -232,7 +232,7 @@ async fn watch_until_it_ends(
     // Whoever is told that it is ready finds them.
     let ports = (!record.ports.is_empty())
         .then(|| Published::begin(&record.ports, &record.provider, handle));
-    let _ports = ports.transpose()?;
+    let ports = ports.transpose()?;
     say(READY);
     let events = Arc::new(events);
     let _pushes = record
@@ -249,6 +249,9 @@ async fn watch_until_it_ends(
     events.notice(Notice::Other { text });
     // Without this connection nothing runs any more. What was made before is looked for then, once.
     drop(sandbox);
+    if let Some(ports) = ports {
+        ports.close();
+    }
     // Whoever wants to use it tries with a watcher of its own.
     drop(alone);
     tokio::time::sleep(STANDSTILL).await;

@@ -47,6 +47,7 @@ fn at_work(spec: &WallSpec, name: &str) -> Owned {
         took_work: false,
         volumes: Vec::new(),
         ports: Vec::new(),
+        ports_configured: false,
         dev: None,
         mounts: Vec::new(),
     };

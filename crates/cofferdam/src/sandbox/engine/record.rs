@@ -11,7 +11,9 @@ use crate::path_json::PathText;
 use crate::sandbox::SandboxError;
 
 const FILE: &str = "engine.json";
-const LIMIT: u64 = 1 << 20;
+const LIMIT: u64 = 8 << 20;
+/// A longer command is not remembered, in bytes: it says again what stands there already.
+const LONGEST_COMMAND: usize = 2 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Remembered {
@@ -76,7 +78,12 @@ pub(super) fn write(
         image: image.to_owned(),
         runtime: options.runtime.clone(),
         repository: repository.map(|path| PathText(path.to_owned())),
-        made: made.cloned(),
+        made: made.cloned().map(|mut made| {
+            if made.command.iter().map(String::len).sum::<usize>() > LONGEST_COMMAND {
+                made.command.clear();
+            }
+            made
+        }),
     };
     let failed = |error: String| SandboxError::Start(error);
     let bytes =

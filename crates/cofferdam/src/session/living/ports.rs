@@ -4,7 +4,7 @@ use tokio::task::JoinSet;
 
 use super::{Named, Session, SessionError, life};
 use crate::published::PublishedPort;
-use crate::registry::Reach;
+use crate::registry::{Reach, Record};
 use crate::sandbox::{self, Ability};
 use crate::session::options::Caller;
 use crate::session::outlived::End;
@@ -53,25 +53,38 @@ impl Session {
     }
 }
 
-/// Has these ports of this machine's loopback lead into it, in the place of those that do, from its next start on. Where one of
-/// them cannot be published now it is an error, and nothing changes.
+/// Has these ports of this machine's loopback lead into it, in the place of those that do, from its next start on. `configured`: as
+/// [`crate::session::SessionOptions::ports_configured`]. Where one that is new cannot be published now it is an error, and nothing
+/// changes.
 pub async fn publish(
     caller: &Caller,
     named: &mut Named,
     wanted: &[PublishedPort],
+    configured: bool,
 ) -> Result<(), SessionError> {
-    if named.record.ports == wanted {
+    let is_there =
+        |record: &Record| record.ports == wanted && record.ports_configured == configured;
+    if is_there(&named.record) {
         return Ok(());
     }
     let mut turn = life::turn(caller, named).await?;
-    let new = wanted.iter().filter(|one| {
+    let is_new = |one: &&PublishedPort| {
         let mut before = turn.record.ports.iter();
         !before.any(|before| before.host == one.host)
-    });
-    let new: Vec<_> = new.copied().collect();
+    };
     let network = turn.record.network.as_ref().map(Reach::kind);
-    ports::check(&new, turn.record.dev.is_some(), network).map_err(PlanError::from)?;
-    turn.record.ports = wanted.to_vec();
+    let is_dev = turn.record.dev.is_some();
+    if !configured {
+        let new: Vec<_> = wanted.iter().filter(is_new).copied().collect();
+        ports::check(&new, is_dev, network).map_err(PlanError::from)?;
+    }
+    let ports = if configured {
+        ports::wanted(wanted, configured, is_dev, network).map_err(PlanError::from)?
+    } else {
+        wanted.to_vec()
+    };
+    turn.record.ports = ports;
+    turn.record.ports_configured = configured;
     turn.save()?;
     named.record = turn.record.clone();
     Ok(())

@@ -220,7 +220,9 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         None => Vec::new(),
     };
     let is_dev = options.dev.is_some();
-    ports::check(&options.ports, is_dev, Some(options.network.kind())).map_err(PlanError::from)?;
+    let network = Some(options.network.kind());
+    let ports = ports::wanted(&options.ports, options.ports_configured, is_dev, network);
+    let ports = ports.map_err(PlanError::from)?;
     let record = Record {
         version: VERSION,
         id,
@@ -253,7 +255,8 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         took_work: false,
         mounts,
         volumes,
-        ports: options.ports.clone(),
+        ports,
+        ports_configured: options.ports_configured,
         dev: options.dev.clone(),
     };
     Ok(Plan {
