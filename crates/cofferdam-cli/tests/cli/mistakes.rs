@@ -507,6 +507,8 @@ fn a_name_that_is_written_in_another_way_is_said_and_understood() {
         .expect_code(0);
     let first = "note: the sandbox is called `feat-x`: ";
     assert!(done.stderr.starts_with(first), "{done}");
+    // Whatever lies at that path.
+    std::fs::create_dir_all(environment.repository().join("feat/x")).unwrap();
     for command in ["log", "diff", "merge"] {
         environment.cofferdam(&[command, "feat/x"]).expect_code(0);
     }

@@ -119,6 +119,8 @@ pub(crate) fn gateway_dies(trial: &mut Trial<'_>) {
     for process in &running {
         signal(*process, Signal::STOP);
     }
+    // The kernel still says again what was said to it before: the first time after a second.
+    std::thread::sleep(Duration::from_millis(1500));
     let nonce = trial.nonce();
     let mark = trial.bench.control.mark().unwrap();
     let held = wall.ask(&http(
