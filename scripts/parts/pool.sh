@@ -417,6 +417,8 @@ check_leftovers() {
     for place in "$work"/[0-9]* ${memory:+"$memory"/[0-9]*}; do
         [[ -e $place ]] || continue
         number=${place##*/}
+        # A dockerd that waits for its containerd has that write down what it is at.
+        rm -f -- "$place"/containerd.*.stacks.log
         if ! rmdir "$place" 2>/dev/null; then
             local job=()
             IFS=$'\t' read -r -a job < <(awk -F'\t' -v n="$number" '$1 == n' "$work/jobs")
