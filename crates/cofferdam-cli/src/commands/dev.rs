@@ -138,16 +138,7 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
     let (session, came) = if let Some(record) = there {
         woken(&record, given, &caller, environment).await?
     } else {
-        let ports = match given {
-            Some(given) => Ports {
-                all: given,
-                configured: false,
-            },
-            None => Ports {
-                all: defaults.ports.clone().unwrap_or_default(),
-                configured: true,
-            },
-        };
+        let ports = Ports::chosen(given, &defaults);
         let session = made(of, (sandbox, ports), &caller, environment).await?;
         (session, Came::Made)
     };
@@ -310,15 +301,22 @@ impl Ports {
         environment: &Environment,
     ) -> Result<Self, CliError> {
         let by_hand = !record.ports.is_empty() && !record.ports_configured;
-        if let Some(all) = given.or_else(|| by_hand.then(|| record.ports.clone())) {
-            let configured = false;
-            return Ok(Self { all, configured });
+        let given = given.or_else(|| by_hand.then(|| record.ports.clone()));
+        // What is not asked keeps nobody out.
+        let defaults = match given {
+            Some(_) => Defaults::default(),
+            None => Defaults::read(&environment.at(record.repository.clone()))?,
+        };
+        Ok(Self::chosen(given, &defaults))
+    }
+
+    fn chosen(given: Option<Vec<PublishedPort>>, defaults: &Defaults) -> Self {
+        let configured = given.is_none();
+        let all = given.or_else(|| defaults.ports.clone());
+        Self {
+            all: all.unwrap_or_default(),
+            configured,
         }
-        let there = environment.at(record.repository.clone());
-        Ok(Self {
-            all: Defaults::read(&there)?.ports.unwrap_or_default(),
-            configured: true,
-        })
     }
 
     pub(super) async fn give(

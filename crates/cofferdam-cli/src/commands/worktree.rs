@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::session::manage;
 
-use super::dev;
 use super::here::target;
 use super::living::{self, Uncommitted};
 use crate::environment::Environment;
@@ -19,19 +18,16 @@ use crate::ui::shell::shell_word;
 /// For one that has ended. The worktree is on the sandbox's branch, and goes with the sandbox: `cofferdam delete` removes it.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, as `cofferdam list` names it, or the path of a checkout for its dev sandbox, such as .
-    #[arg(value_name = "SANDBOX|PATH")]
+    /// The sandbox, as `cofferdam list` names it
+    #[arg(value_name = "SANDBOX")]
     name: String,
 }
 
 pub(crate) async fn run(
-    mut arguments: Arguments,
+    arguments: Arguments,
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
-    let (name, there) = dev::by_path(arguments.name, environment, interrupt).await?;
-    let environment = there.as_ref().unwrap_or(environment);
-    arguments.name = name;
     let caller = living::caller(environment, interrupt);
     let found = living::named_if_it_lives_on(&arguments.name, &caller, environment).await?;
     if let Some(named) = found {

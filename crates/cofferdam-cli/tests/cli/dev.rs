@@ -804,7 +804,7 @@ fn one_with_a_name_lives_in_the_checkout_too() {
 
 impl containers::World {
     #[track_caller]
-    pub(crate) fn exec_in(&self, name: &str, script: &str) -> crate::environment::Done {
+    fn exec_in(&self, name: &str, script: &str) -> crate::environment::Done {
         self.cofferdam(&["exec", name, "--", "sh", "-c", script])
     }
 }

@@ -155,7 +155,8 @@ fn they_lead_in_for_as_long_as_it_runs() {
     answers(third, 11);
     // What it does not say any more is not published any more.
     write_private(&config, b"{}\n").unwrap();
-    lives.cofferdam(&["restart"]).expect_code(0);
+    let restarted = lives.cofferdam(&["restart"]).expect_code(0);
+    assert!(!restarted.stderr.contains("listens there"), "{restarted}");
     drop(TcpListener::bind((Ipv4Addr::LOCALHOST, third)).unwrap());
     drop(TcpListener::bind((Ipv4Addr::LOCALHOST, one)).unwrap());
     lives

@@ -90,8 +90,11 @@ impl Session {
 
     /// The ports of this machine that were to lead into it ([`crate::session::SessionOptions::ports`]), and do not.
     pub fn unpublished(&self) -> Result<Vec<Unpublished>, SessionError> {
-        let found = ports::unpublished(&self.directory());
-        found.map_err(SessionError::from)
+        let mut found = ports::unpublished(&self.directory())?;
+        // What an earlier start has left may be of others.
+        let ports = &self.record().ports;
+        found.retain(|one| ports.iter().any(|port| port.host == one.port));
+        Ok(found)
     }
 
     /// The programs that run, and those that ended lately, whoever started them. One whose starter was killed before
