@@ -406,6 +406,11 @@ ours_alive() {
     done
 }
 
+# What an engine's directory $1 has of single sandboxes: where they were met, and their mounts. A holder that waits is nobody's yet.
+of_one() {
+    find "$1"/{meet,mounts} -mindepth 1 -maxdepth 1 ! -name lock ! -name 'ready-*' ! -name 'begins-*' 2>/dev/null || true
+}
+
 # Nothing stays: no file in the temporary directory, no process. What ends by itself has a moment.
 check_leftovers() {
     local place number left='' processes n
@@ -419,6 +424,8 @@ check_leftovers() {
         number=${place##*/}
         # A dockerd that waits for its containerd has that write down what it is at.
         rm -f -- "$place"/containerd.*.stacks.log
+        # What an engine's sandboxes are given is one for all, and stays; what was made for one of them does not.
+        if [[ -d $place/engines && -z $(of_one "$place/engines") ]]; then rm -rf -- "$place/engines"; fi
         if ! rmdir "$place" 2>/dev/null; then
             local job=()
             IFS=$'\t' read -r -a job < <(awk -F'\t' -v n="$number" '$1 == n' "$work/jobs")
