@@ -11,9 +11,10 @@ use std::path::Path;
 
 use cofferdam_guest::protocol::{Agent, Lifetime, Network, Seen, Setup, WALL_SOCKETS};
 
+use crate::as_root;
 use crate::channel::Channel;
 use crate::idmap::{self, Maps};
-use crate::serve::{self, Resident};
+use crate::serve::{self, Own, Resident};
 use crate::sys;
 use crate::tree::{Refusal, shown};
 
@@ -27,9 +28,8 @@ pub(crate) fn run(socket: Option<&Path>) -> i32 {
         return 2;
     };
     match set_up(&setup, fds) {
-        Ok((resident, sockets)) => {
-            // Control groups belong to whoever made the namespaces: it stops by signals.
-            serve::run(channel.into_socket(), &setup, sockets, resident, None).map_or(1, |()| 0)
+        Ok((own, sockets)) => {
+            serve::run(channel.into_socket(), &setup, sockets, own).map_or(1, |()| 0)
         }
         Err(refusal) => {
             let _ = channel.send(&refusal.into());
@@ -87,11 +87,8 @@ pub(crate) fn connect(socket: Option<&Path>) -> io::Result<Channel> {
     }
 }
 
-/// What it has where it outlives its maker, and the sockets of the wall, which whoever holds the network made.
-fn set_up(
-    setup: &Setup,
-    mut fds: Vec<OwnedFd>,
-) -> Result<(Option<Resident>, Vec<OwnedFd>), Refusal> {
+/// What its server has, and the sockets of the wall, which whoever holds the network made.
+fn set_up(setup: &Setup, mut fds: Vec<OwnedFd>) -> Result<(Own, Vec<OwnedFd>), Refusal> {
     let step = |what: &'static str| {
         move |error: io::Error| Refusal::Broken(format!("cannot {what}: {error}"))
     };
@@ -120,10 +117,18 @@ fn set_up(
     for seen in &setup.seen {
         look(seen)?;
     }
+    let listener = match setup.root {
+        true if fds.is_empty() => return given("a root without a way to it"),
+        true => Some(fds.remove(0)),
+        false => None,
+    };
     let resident = resident(setup.lifetime, fds)?;
+    // It keeps what this process gives up from here on.
+    let root = listener.map(|listener| as_root::begin(setup, listener));
+    let root = root.transpose().map_err(step("leave a root behind"))?;
     match sys::drop_bounding_set() {
         // An engine has started it without the right to do so: then no new privileges does what is to be done.
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) && !setup.root => {}
         other => other.map_err(step("drop capabilities"))?,
     }
     if let Agent::Separate { uid, gid } = setup.agent {
@@ -148,7 +153,13 @@ fn set_up(
     sys::clear_capabilities().map_err(step("drop capabilities"))?;
     // The agent has this process's uid: it must not be able to trace or read it.
     sys::process_option(libc::PR_SET_DUMPABLE, 0).map_err(step("refuse to be traced"))?;
-    Ok((resident, sockets))
+    // Control groups belong to whoever made the namespaces: it stops by signals.
+    let own = Own {
+        resident,
+        root,
+        ..Own::default()
+    };
+    Ok((own, sockets))
 }
 
 /// Whether an engine shows what it was asked to show. By now nobody else works in here.

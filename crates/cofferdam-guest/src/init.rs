@@ -9,7 +9,7 @@ use cofferdam_guest::protocol::{AGENT_ID, Network, Setup};
 
 use crate::channel::Channel;
 use crate::freezer::Freezer;
-use crate::serve::{self, Resident};
+use crate::serve::{self, Own, Resident};
 use crate::tree::{Prepared, Refusal};
 use crate::{lacking, loopback, pools, sys, view, wall};
 
@@ -27,7 +27,12 @@ pub(crate) fn run(
             // With the rights that it keeps.
             let freezer = freezer.filter(Freezer::works);
             let socket = channel.into_socket();
-            serve::run(socket, setup, sockets, resident, freezer).map_or(1, |()| 0)
+            let own = Own {
+                resident,
+                freezer,
+                ..Own::default()
+            };
+            serve::run(socket, setup, sockets, own).map_or(1, |()| 0)
         }
         Err(refusal) => {
             let _ = channel.send(&refusal.into());

@@ -8,6 +8,7 @@
 //! ready by [`attach`]. Under the name `git` it is another program: the [`guard`] in front of the real one; under that of a remote helper of git's the way of a [`push`]
 //! to the host.
 
+mod as_root;
 mod attach;
 mod channel;
 mod files;

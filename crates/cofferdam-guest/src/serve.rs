@@ -7,7 +7,7 @@ mod answers;
 mod last_word;
 mod peer;
 mod ports;
-mod processes;
+pub(crate) mod processes;
 mod programs;
 mod proof;
 mod pump;
@@ -92,6 +92,7 @@ struct Server<'a> {
     standstill: Standstill,
     proofs: Vec<Proof>,
     transfers: Transfers,
+    files_of: Option<(u32, u32)>,
     ports: Ports,
     renames: Option<Renames>,
     /// Programs that are to be killed then, unless they have ended.
@@ -101,14 +102,31 @@ struct Server<'a> {
     over: bool,
 }
 
+/// What a server has beside what it was told.
+#[derive(Debug, Default)]
+pub(crate) struct Own {
+    /// Where the sandbox outlives its maker.
+    pub(crate) resident: Option<Resident>,
+    pub(crate) freezer: Option<Freezer>,
+    /// The child that is root ([`crate::as_root`]).
+    pub(crate) root: Option<i32>,
+    /// Whose the files are that are delivered, where they are not this process's.
+    pub(crate) files_of: Option<(u32, u32)>,
+}
+
 /// Returns when the sandbox is to end.
 pub(crate) fn run(
     socket: OwnedFd,
     setup: &Setup,
     sockets: Vec<OwnedFd>,
-    resident: Option<Resident>,
-    freezer: Option<Freezer>,
+    own: Own,
 ) -> io::Result<()> {
+    let Own {
+        resident,
+        freezer,
+        root,
+        files_of,
+    } = own;
     let signals = sys::signal_descriptor(&[libc::SIGCHLD])?;
     sys::ignore_signal(libc::SIGPIPE);
     let mut maker = Peer::maker(socket);
@@ -141,9 +159,10 @@ pub(crate) fn run(
         peers: BTreeMap::from([(0, maker)]),
         next_peer: 1,
         programs: Programs::default(),
-        standstill: Standstill::new(Stopping::new(freezer)),
+        standstill: Standstill::new(Stopping::new(freezer, root)),
         proofs: Vec::new(),
         transfers: Transfers::default(),
+        files_of,
         ports: Ports::default(),
         renames: Renames::new(setup)?,
         farewells: Vec::new(),

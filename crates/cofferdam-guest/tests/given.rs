@@ -14,12 +14,12 @@ use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cofferdam_guest::protocol::{
-    self, Agent, GuestExit, Lifetime, Network, ProcessLimits, Reply, Request, Seen, Setup,
+    self, Agent, AsRoot, GuestExit, Lifetime, Network, ProcessLimits, Reply, Request, Seen, Setup,
     SetupMount, Source, Status, Stop, Streams,
 };
 use cofferdam_lab::skip;
@@ -68,6 +68,7 @@ fn setup(who: Who) -> Setup {
         lifetime: Lifetime::UntilEnded,
         group: None,
         seen: Vec::new(),
+        root: false,
     }
 }
 
@@ -137,10 +138,13 @@ impl Made {
         control.set_read_timeout(Some(LIMIT)).unwrap();
         let init = rustix::net::sockopt::socket_peercred(&control).unwrap().pid;
         let socket = host::bound(&place.path().join("guest.sock"));
-        let fds = match setup.lifetime {
-            Lifetime::UntilEnded => vec![socket.as_fd()],
-            Lifetime::WithConnection => Vec::new(),
-        };
+        let root = setup
+            .root
+            .then(|| host::bound(&place.path().join("root.sock")));
+        let mut fds: Vec<_> = root.iter().map(AsFd::as_fd).collect();
+        if setup.lifetime == Lifetime::UntilEnded {
+            fds.push(socket.as_fd());
+        }
         host::send(&control, &protocol::encode(setup).unwrap(), &fds);
         let reply = receive(&mut control);
         let made = Self {
@@ -257,16 +261,7 @@ fn check(who: Who, namespaces: &[&str]) {
     }
 
     // Who is inside may reach the socket's file, and is sent away. The host, at the same file, is not.
-    let knock = format!(
-        "perl -MSocket -e '$SIG{{PIPE}} = q(IGNORE); socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die; \
-         connect($s, sockaddr_un(\"{}\")) or die \"no way: $!\"; \
-         syswrite($s, \"cdam\\1\\0\\0\\0\"); my $n = sysread($s, my $b, 8); print $n // -1'",
-        made.socket().display()
-    );
-    let open = Permissions::from_mode(0o666);
-    std::fs::set_permissions(made.socket(), open).unwrap();
-    let said = ok(user, 5, &knock);
-    assert!(said == "0" || said == "-1", "{said}");
+    is_sent_away(user, &made.socket());
     drop(host::connect(&made.socket()));
 
     paused(user);
@@ -282,6 +277,19 @@ fn check(who: Who, namespaces: &[&str]) {
     made.ends(0);
     let mut never = never;
     assert_eq!(never.read(&mut [0]).unwrap(), 0);
+}
+
+/// Who is inside and connects to a socket of the host's is.
+fn is_sent_away(user: &mut UnixStream, socket: &Path) {
+    let knock = format!(
+        "perl -MSocket -e '$SIG{{PIPE}} = q(IGNORE); socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die; \
+         connect($s, sockaddr_un(\"{}\")) or die \"no way: $!\"; \
+         syswrite($s, \"cdam\\1\\0\\0\\0\"); my $n = sysread($s, my $b, 8); print $n // -1'",
+        socket.display()
+    );
+    std::fs::set_permissions(socket, Permissions::from_mode(0o666)).unwrap();
+    let said = ok(user, 5, &knock);
+    assert!(said == "0" || said == "-1", "{said}");
 }
 
 /// It stops what runs, and lets it go on.
@@ -341,6 +349,51 @@ fn it_serves_where_root_made_the_namespaces() {
         return skip!("only root can make namespaces without a user namespace");
     }
     check(Who::Root, WHOLE);
+}
+
+/// A child stays root, which is as the others for the host, and as nobody for those inside. What it started ends with its connection.
+#[test]
+fn its_root_hears_the_host_alone() {
+    if !is_root() {
+        return skip!("only root can make namespaces without a user namespace");
+    }
+    let mut wanted = setup(Who::Root);
+    wanted.root = true;
+    let (mut made, ready) = Made::new(Who::Root, WHOLE, &wanted);
+    assert_eq!(ready, Reply::Ready);
+    let done = ask(&mut made.control, &Request::Stay { request: 1 });
+    assert_eq!(done, Reply::Done { request: 1 });
+    let mut user = host::connect(&made.socket());
+    let user = &mut user;
+    let rights = "id -u; pwd; grep -hE '^Cap(Eff|Bnd):' /proc/self/status";
+    let none = "0000000000000000";
+    let seen = ok(user, 1, rights);
+    assert_eq!(
+        seen,
+        format!("{USER}\n/\nCapEff:\t{none}\nCapBnd:\t{none}\n")
+    );
+    let socket = made.place.path().join("root.sock");
+    is_sent_away(user, &socket);
+
+    let mut root = host::connect(&socket);
+    let asked = protocol::encode(&AsRoot { files_of: (0, 0) }).unwrap();
+    host::send(&root, &asked, &[]);
+    assert_eq!(receive(&mut root), Reply::Ready);
+    let leaves = "(setsid sleep 4711 &) >/dev/null 2>&1 </dev/null";
+    let seen = ok(&mut root, 1, &format!("{rights}; {leaves}"));
+    let own = "00000000000000db";
+    assert_eq!(seen, format!("0\n/\nCapEff:\t{own}\nCapBnd:\t{own}\n"));
+    // Others stand still meanwhile, whatever becomes of it.
+    paused(user);
+    drop(root);
+    let began = Instant::now();
+    let left = "grep -lsx sleep /proc/[0-9]*/comm; true";
+    while !ok(user, 20, left).is_empty() {
+        assert!(began.elapsed() < LIMIT, "it goes on");
+    }
+    host::send(user, &protocol::encode(&Request::End).unwrap(), &[]);
+    assert_eq!(user.read(&mut [0]).unwrap(), 0);
+    made.ends(0);
 }
 
 #[test]

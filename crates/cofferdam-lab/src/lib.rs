@@ -9,5 +9,6 @@ pub mod probe;
 pub mod sample;
 pub mod skip;
 pub mod stuck;
+pub mod turn;
 pub mod verdict;
 pub mod way;

@@ -42,6 +42,11 @@ impl Home {
         self.0.join("approvals.json")
     }
 
+    /// Which builds of images somebody has agreed to.
+    pub fn agreed_builds(&self) -> PathBuf {
+        self.0.join("builds")
+    }
+
     /// Which trees have passed which checks.
     pub fn passed(&self) -> PathBuf {
         self.0.join("passed")

@@ -69,7 +69,8 @@ pub(super) async fn open(
             program.agent
         ),
     })?;
-    let in_dev = opened.which.branch.is_some() || opened.build.build;
+    let mut in_dev = opened.which.branch.is_some() || opened.build.build;
+    let names_one = matches!(&opened.meant, Some(name) if !is_path(name));
     let (name, elsewhere) = match &opened.meant {
         None => (program.name.to_owned(), None),
         Some(place) if is_path(place) => {
@@ -86,6 +87,12 @@ pub(super) async fn open(
         Some(name) => (name.to_string_lossy().into_owned(), None),
     };
     let environment = elsewhere.as_ref().unwrap_or(environment);
+    if !in_dev && !names_one && !opened.made.is_given() {
+        // Where a person lives in the checkout, that is where they mean.
+        let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
+        let caller = living::caller(environment, &interrupt);
+        in_dev = dev::has_one(&caller, environment, &interrupt).await?;
+    }
     let name = if in_dev {
         brought_up(&opened, environment).await?
     } else {

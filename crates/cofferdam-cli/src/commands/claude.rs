@@ -16,8 +16,8 @@ const PROGRAM: Program = Program {
 
 /// Open Claude Code in a sandbox that stays
 ///
-/// On this terminal, as often as wanted. The sandbox is made where there is none, as `cofferdam create` makes one, and started where
-/// it was stopped. What your configuration says is in it; `cofferdam collect`, `diff` and `merge` bring home what is committed.
+/// On this terminal, as often as wanted. Without a name in the dev sandbox of the checkout, where there is one; else in a sandbox called
+/// `claude`, which is made as `cofferdam create` makes one. One that was stopped is started. What your configuration says is in it; `cofferdam collect`, `diff` and `merge` bring home what is committed.
 ///
 /// Unlike `cofferdam run` it gives Claude Code neither your keys nor a login that is kept. Log in there: that lasts as long as the
 /// sandbox. Or `env` of your configuration gives a key to every program, such as `ANTHROPIC_API_KEY: $ANTHROPIC_API_KEY`. In a dev

@@ -20,8 +20,8 @@ const ELSEWHERE: [&str; 3] = ["--device-auth", "--with-api-key", "status"];
 
 /// Open Codex in a sandbox that stays
 ///
-/// On this terminal, as often as wanted. The sandbox is made where there is none, as `cofferdam create` makes one, and started where
-/// it was stopped. What your configuration says is in it; `cofferdam collect`, `diff` and `merge` bring home what is committed.
+/// On this terminal, as often as wanted. Without a name in the dev sandbox of the checkout, where there is one; else in a sandbox called
+/// `codex`, which is made as `cofferdam create` makes one. One that was stopped is started. What your configuration says is in it; `cofferdam collect`, `diff` and `merge` bring home what is committed.
 ///
 /// Unlike `cofferdam run` it gives Codex neither your keys nor a login that is kept. `cofferdam codex -- login` logs in there: as long as
 /// that command runs, the browser of this machine reaches it at http://localhost:1455/auth/callback, once, and nothing else comes in.

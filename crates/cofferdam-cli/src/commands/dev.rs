@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use cofferdam::names::BranchName;
@@ -24,6 +25,11 @@ use crate::ui::from_here::work_in;
 use crate::ui::shell::shell_word;
 use crate::ui::style::{self, paint};
 use crate::ui::{facts, output, summary};
+
+/// Who leaves notices that they wait.
+const NOTICED: Duration = Duration::from_secs(2);
+/// How long programs may take to end before their sandbox is made anew.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// Sandboxes by their names, or the dev sandbox of a checkout.
 #[derive(Debug, Clone, Default, Args)]
@@ -123,16 +129,20 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
         branch: which.branch.clone(),
     };
     let mut there = dev::find(&caller, &repository.top, &of)?;
-    if let Some(record) = there.as_ref().filter(|_| !build.build) {
+    if let Some(record) = &there {
         refuse_options(record, options)?;
     }
     let defaults = Defaults::read(environment)?;
     let given = options.ports()?;
     let sandbox = Sandbox::from(options.clone()).or(&defaults);
     if build.build {
-        built(build, &sandbox, environment, interrupt).await?;
+        let place = match &there {
+            Some(record) => record.provider.as_str(),
+            None => sandbox.kind().0,
+        };
+        let image = built(build, place, environment, interrupt).await?;
         if let Some(record) = there.take() {
-            end(&record, &caller, environment).await?;
+            there = Some(renewed(&record, &image, &caller, environment).await?);
         }
     }
     let (session, came) = if let Some(record) = there {
@@ -152,7 +162,7 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
 
 /// What counts when one is made cannot be given for one that is there.
 pub(super) fn refuse_options(record: &Record, options: &DevOptions) -> Result<(), CliError> {
-    if !options.are_for_its_making() {
+    if !options.beside(&record.provider).are_for_its_making() {
         return Ok(());
     }
     let name = &record.name;
@@ -177,20 +187,21 @@ pub(super) async fn turn(
         })
 }
 
+/// Builds the image of the repository in the engine where the sandbox is; its name.
 async fn built(
     build: &Build,
-    sandbox: &Sandbox,
+    place: &str,
     environment: &Environment,
     interrupt: &Interrupt,
-) -> Result<(), CliError> {
-    let engine = match sandbox.kind().0 {
+) -> Result<String, CliError> {
+    let engine = match place {
         "docker" => EngineName::Docker,
         "podman" => EngineName::Podman,
         _ => {
             return Err(CliError::Misused {
                 message: "`--build` builds the image of a container, and this sandbox is native"
                     .to_owned(),
-                hint: "add `--sandbox docker` or `--sandbox podman`, or leave out `--build`"
+                hint: "leave out `--build`; for one in a container: `cofferdam delete` it, and `cofferdam start --build --sandbox docker`"
                     .to_owned(),
             });
         }
@@ -214,16 +225,20 @@ async fn named(
     Named::find(caller, &environment.directory, &record.id.to_string()).await
 }
 
-/// It is made anew: what it has committed comes home first, and what outlives it stays.
-async fn end(record: &Record, caller: &Caller, environment: &Environment) -> Result<(), CliError> {
-    let named = named(record, caller, environment).await?;
+/// It is stopped, and made from this image when it is started: what it was made with stays, and so does its home.
+async fn renewed(
+    record: &Record,
+    image: &str,
+    caller: &Caller,
+    environment: &Environment,
+) -> Result<Record, CliError> {
+    let mut named = named(record, caller, environment).await?;
     let provider = named.provider(caller)?;
-    let session = match lives::condition(caller, &named, &provider).await? {
-        Condition::Stopped => lives::start(caller, named, &provider).await?,
-        _ => Session::open(caller, named, &provider).await?,
-    };
-    session.close(&provider).await?;
-    Ok(())
+    if lives::condition(caller, &named, &provider).await? != Condition::Stopped {
+        lives::stop_within(caller, &named, &provider, GRACE).await?;
+    }
+    lives::make_from(caller, &mut named, image).await?;
+    Ok(named.record().clone())
 }
 
 async fn woken(
@@ -377,7 +392,17 @@ pub(super) async fn follow(session: &Session) {
 /// Who leaves one finds on their checkout's branch what was committed in it.
 pub(super) async fn left(session: &Session, environment: &Environment) {
     let name = session.name();
-    match session.collect().await {
+    let mut collecting = std::pin::pin!(session.collect());
+    let collected = tokio::select! {
+        collected = &mut collecting => collected,
+        () = tokio::time::sleep(NOTICED) => {
+            output::note(&format!(
+                "what is committed in {name} passes the gate and the checks of the configuration\n"
+            ));
+            collecting.await
+        }
+    };
+    match collected {
         Ok(collection) => {
             let (landing, commits) = (&collection.landing, &collection.commits);
             if !commits.is_empty() || !matches!(landing, Landing::Nothing) {

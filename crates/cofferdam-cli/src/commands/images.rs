@@ -114,7 +114,7 @@ pub(super) async fn build_repository(
     asked: Option<Kind>,
     environment: &Environment,
     interrupt: &Interrupt,
-) -> Result<(), CliError> {
+) -> Result<String, CliError> {
     let repository = repository(of.path.as_deref(), environment, interrupt).await?;
     let main = discovery::main(&repository.top);
     let source = Source::read(repository.top.as_path(), &main)?;
@@ -150,7 +150,7 @@ pub(super) async fn build_repository(
         "next: cofferdam create NAME --sandbox {} (this repository's sandboxes take it by themselves)\n",
         kind.name()
     ));
-    Ok(())
+    Ok(built.name)
 }
 
 /// The command that builds what was shown.

@@ -287,7 +287,7 @@ fn row(one: &Summary, all: bool, now: Timestamp) -> Vec<String> {
         one.name.to_string(),
         one.kind.to_owned(),
         one.provider.clone(),
-        one.mode.to_owned(),
+        mode(one).to_owned(),
         state(one),
         one.branch.clone(),
         ahead(one),
@@ -299,6 +299,11 @@ fn row(one: &Summary, all: bool, now: Timestamp) -> Vec<String> {
         row.push(shown(&one.repository));
     }
     row
+}
+
+/// Which a dev sandbox is in is what people know it by (S3-137): all of them share their checkout's files.
+fn mode(one: &Summary) -> &'static str {
+    if one.on_branch { "branch" } else { one.mode }
 }
 
 fn state(one: &Summary) -> String {

@@ -181,6 +181,13 @@ impl DevOptions {
         !self.ports.is_empty() || self.are_for_its_making()
     }
 
+    /// Those that do not only say where it is already.
+    pub(super) fn beside(&self, provider: &str) -> Self {
+        let mut others = self.clone();
+        others.place = others.place.filter(|place| place.name() != provider);
+        others
+    }
+
     /// Whether one is given that counts when it is made, and not later.
     pub(super) fn are_for_its_making(&self) -> bool {
         self.place.is_some()
@@ -307,12 +314,10 @@ impl Sandbox {
 
     /// The name of its provider, and whether it has a wall.
     pub(super) fn kind(&self) -> (&'static str, bool) {
-        let name = match self.place() {
-            ProviderName::Native => "native",
-            ProviderName::Docker => Kind::Docker.name(),
-            ProviderName::Podman => Kind::Podman.name(),
-        };
-        (name, self.network() == NetworkKind::Allowlist)
+        (
+            self.place().name(),
+            self.network() == NetworkKind::Allowlist,
+        )
     }
 }
 
@@ -325,6 +330,17 @@ pub(super) enum ProviderName {
     Docker,
     /// In a container of Podman's
     Podman,
+}
+
+impl ProviderName {
+    /// As records have it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Docker => Kind::Docker.name(),
+            Self::Podman => Kind::Podman.name(),
+        }
+    }
 }
 
 impl From<ProviderKind> for ProviderName {

@@ -7,11 +7,11 @@ use cofferdam_lab::model::Turn;
 use crate::program::Program;
 use crate::world::World;
 
-const FIRST: &str = "sk-ant-oat01-first";
+pub(crate) const FIRST: &str = "sk-ant-oat01-first";
 const SECOND: &str = "sk-ant-oat01-second";
 
 /// A login file as the program writes it, with `FIRST` as its secret.
-fn login(program: Program) -> String {
+pub(crate) fn login(program: Program) -> String {
     match program {
         // It is good until the year 2100.
         Program::ClaudeCode => format!(

@@ -8,6 +8,7 @@
 )]
 
 mod cancel;
+mod dev;
 mod faults;
 mod login;
 mod program;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::program::{HOST, KEY, Program};
 use crate::world::World;
 
-const FILE: &str = "src/lib.txt";
+pub(crate) const FILE: &str = "src/lib.txt";
 
 /// Looks, edits by the program's own tool, commits, and says that it is done. Each turn needs what the
 /// tool before it gave.
@@ -16,7 +16,7 @@ fn task() -> [Turn; 4] {
 }
 
 /// `user`: how its id begins inside.
-fn task_as(user: &str) -> [Turn; 4] {
+pub(crate) fn task_as(user: &str) -> [Turn; 4] {
     let path = || FILE.to_owned();
     [
         Turn {
@@ -154,32 +154,34 @@ fn image_of_debian(engine: &str) -> Result<(), String> {
 /// The base image that `scripts/test --all` can build, and both programs from it.
 #[test]
 fn they_work_in_containers() {
-    if !cofferdam_lab::sample::all() {
-        skip!("builds an image: only with `scripts/test --all`");
-        return;
-    }
-    for engine in ["docker", "podman"] {
-        // What it is built on comes from where packages come from; where those cannot be reached nobody has made it. Whatever else
-        // goes wrong is wrong.
-        if let Err(why) = image_of_debian(engine) {
-            skip!("{engine}: {why}");
-            continue;
-        }
-        let worlds = [Program::ClaudeCode, Program::Codex]
-            .map(|program| (program, World::new(program, task_as("")).with_engines()));
-        let build = [
-            "build-base",
-            "--small",
-            "--base-image",
-            "debian:bookworm-slim",
-            "--sandbox",
-            engine,
-        ];
-        let built = worlds[0].1.long(&build);
-        built.expect_code(0);
-        for (program, world) in worlds {
+    for engine in with_image() {
+        for program in [Program::ClaudeCode, Program::Codex] {
+            let world = World::new(program, task_as("")).with_engines();
             let options = ["--sandbox", engine, "--image", "cofferdam-base:small"];
             whole(&world, program, &options);
         }
     }
+}
+
+/// The engines that have an image with both programs now.
+pub(crate) fn with_image() -> Vec<&'static str> {
+    if !cofferdam_lab::sample::all() {
+        skip!("builds an image: only with `scripts/test --all`");
+        return Vec::new();
+    }
+    let mut all = vec!["docker", "podman"];
+    all.retain(|engine| {
+        // What it is built on comes from where packages come from; where those cannot be reached nobody has made it. Whatever else
+        // goes wrong is wrong.
+        if let Err(why) = image_of_debian(engine) {
+            skip!("{engine}: {why}");
+            return false;
+        }
+        let base = ["--base-image", "debian:bookworm-slim", "--sandbox", engine];
+        let world = World::new(Program::ClaudeCode, task_as("")).with_engines();
+        let built = world.long(&[&["build-base", "--small"][..], &base].concat());
+        built.expect_code(0);
+        true
+    });
+    all
 }

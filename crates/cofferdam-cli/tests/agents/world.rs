@@ -151,23 +151,41 @@ impl World {
 
     /// `cofferdam run` with the agent, its model allowed and known to it.
     pub(crate) fn start(&self, options: &[&str], arguments: &[String]) -> Child {
-        let port = self.model.port();
+        let rule = format!("{HOST}:{}", self.model.port());
+        let own = ["--name", "one", "--allow", &rule];
+        self.start_with(&[&own, options].concat(), arguments)
+    }
+
+    fn start_with(&self, options: &[&str], arguments: &[String]) -> Child {
         let mut command = self.sealed(Path::new(env!("CARGO_BIN_EXE_cofferdam")));
         if self.has_key {
             command.env(self.program.key_variable(), KEY);
         }
-        let (name, address) = self.program.address(port);
+        let (name, address) = self.program.address(self.model.port());
         command
             .env(name, address)
             .args(["run", "--json", "--agent", self.program.name()])
-            .args(["--prompt", PROMPT, "--name", "one"])
-            .args(["--allow", &format!("{HOST}:{port}")])
+            .args(["--prompt", PROMPT])
             .args(options)
             .arg("--")
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command.spawn().unwrap()
+    }
+
+    /// `cofferdam run` in a sandbox that is there; the user's configuration has to allow the model.
+    #[track_caller]
+    pub(crate) fn run_in(&self, sandbox: &str) -> Done {
+        finish(self.start_with(&["--in", sandbox], &[]))
+    }
+
+    /// The user's configuration allows the model, and nothing else.
+    pub(crate) fn allow_model(&self) {
+        let config = self.place.path().join("cofferdam/config.yaml");
+        let port = self.model.port();
+        let text = format!("firewall: {{allow: [{{domain: {HOST}, ports: [{port}]}}]}}\n");
+        fs::write(config, text).unwrap();
     }
 
     /// The same, to its end.
@@ -185,6 +203,25 @@ impl World {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         finish(command.spawn().unwrap())
+    }
+
+    /// One that is to have a terminal, whose output is piped.
+    pub(crate) fn on_a_terminal(&self, words: &str) -> Child {
+        let command = format!("{} {words}", env!("CARGO_BIN_EXE_cofferdam"));
+        let mut script = self.sealed(Path::new("script"));
+        script
+            .args([
+                "--quiet",
+                "--return",
+                "--flush",
+                "--command",
+                &command,
+                "/dev/null",
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        script.spawn().unwrap()
     }
 
     /// One that takes minutes.

@@ -2,9 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::Stdio;
 
 use cofferdam_lab::skip;
+use cofferdam_lab::turn::Turn;
 
+use crate::environment::finish;
 use crate::lives::{Lives, OnTerminal};
 
 const PORT: u16 = 1455;
@@ -36,6 +39,9 @@ server.done = False
 print("waiting", flush=True)
 while not server.done:
     server.handle_request()
+os.makedirs(os.path.expanduser("~/.codex"), exist_ok=True)
+with open(os.path.expanduser("~/.codex/auth.json"), "w") as login:
+    login.write('{"OPENAI_API_KEY":"of-the-browser"}')
 "#;
 
 fn ask(request: &str) -> String {
@@ -53,6 +59,7 @@ fn get(path: &str, host: &str) -> String {
 // covers: S3-76
 #[test]
 fn a_login_comes_back_once_and_nothing_else_comes_in() {
+    let _turn = Turn::at(PORT).unwrap();
     let Ok(taken) = TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)) else {
         skip!("port {PORT} of this machine is taken");
         return;
@@ -65,6 +72,14 @@ fn a_login_comes_back_once_and_nothing_else_comes_in() {
         let mut command = lives.command(words);
         command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
         OnTerminal::start(&command, (40, 100))
+    };
+    let start = |words: &[&str]| {
+        let mut command = lives.command(words);
+        command
+            .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        finish(command.spawn().unwrap()).expect_code(0);
     };
     // Where somebody else listens it is said before anything is made; what needs no browser goes on.
     let mut refused = open(&["codex", "--", "login"]);
@@ -101,11 +116,30 @@ fn a_login_comes_back_once_and_nothing_else_comes_in() {
     login.ends_with(0);
     assert!(!login.text().contains("stolen"), "{}", login.text());
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)).is_err());
+    // Where somebody lives in the checkout it is there, and is kept for all others.
+    start(&["start"]);
+    let mut login = open(&["codex", "--", "login"]);
+    login.expect("waiting");
+    assert!(get("/auth/callback?code=one&state=two", local).starts_with("HTTP/1.1 200 "));
+    login.expect("the login of codex that was made in dev is kept");
+    login.ends_with(0);
+    let mut by_path = open(&["codex", ".", "--", "exec"]);
+    by_path.expect("asked: exec /workspace/repository");
+    by_path.ends_with(5);
+    start(&["start", "--branch", "three"]);
+    let given = lives.exec("dev-three", "cat ~/.codex/auth.json");
+    assert!(given.stdout.contains("of-the-browser"), "{given}");
+    let used = lives.cofferdam(&["volume", "remove", "cofferdam-codex-config"]);
+    let used = used.expect_code(1);
+    assert!(used.stderr.contains("dev"), "{used}");
+    let inspected = lives.cofferdam(&["volume", "inspect", "cofferdam-codex-config"]);
+    let inspected = inspected.expect_code(0).stdout;
+    assert!(inspected.contains("dev-three"), "{inspected}");
     // On a branch it is the dev sandbox of that.
     let mut on_branch = open(&["codex", "--branch", "two", "--", "exec"]);
     on_branch.expect("asked: exec /repo-shelf/worktrees/two");
     on_branch.ends_with(5);
     lives
-        .cofferdam(&["delete", "--force", "codex", "dev-two"])
+        .cofferdam(&["delete", "--force", "codex", "dev", "dev-two", "dev-three"])
         .expect_code(0);
 }

@@ -593,22 +593,22 @@ hide: [src, not-here]
             "this machine has no program `no-such-program`",
         ),
         ("on_sync", 13, "this machine has no `/no/such/program`"),
+        ("on_sync", 14, "nobody in this sandbox is root"),
     ];
     let always = [
         ("sync", 2, "No such file"),
         ("sync", 3, "nothing matches `~/none/*`"),
         ("env.UNSET", 5, "this machine has no variable `NOT_THERE`"),
         ("on_sync", 8, "nothing brings `~/bin/none`"),
-        ("on_sync", 14, "nobody in this sandbox is root"),
         ("setup", 15, "the repository has no `none.sh`"),
         ("gate.checks", 16, "the repository has no `src/none.sh`"),
         ("hide", 17, "nothing is at `not-here`"),
     ];
     let all = [&always[..], &of_machine].concat();
     warnings(&all, "it can be read; 10 warnings");
-    // What an image has nobody knows here.
+    // What an image has nobody knows here, and a dev sandbox in a container has a root.
     user.says(&format!("{config}sandbox: docker\n"));
-    warnings(&always, "it can be read; 8 warnings");
+    warnings(&always, "it can be read; 7 warnings");
     user.says("on_sync: [{cmd: true}]\nenv: {SET: $HOME}\n");
     let done = user.cofferdam(&["config", "check"]).expect_code(0);
     assert!(done.stderr.ends_with("good\n"), "{done}");

@@ -326,15 +326,16 @@ fn branches_live_side_by_side_on_the_shelf() {
     assert_eq!(seen.stdout, said);
     // Each with its mode and place, and what it has that outlives it.
     let wide = lives.cofferdam(&["list", "--wide"]).expect_code(0).stdout;
-    for (name, place) in [
-        ("dev-two", "/repo-shelf/worktrees/two"),
-        ("dev ", "repository"),
+    for (name, mode, place) in [
+        ("dev-two", "branch", "/repo-shelf/worktrees/two"),
+        ("dev", "bind", "/workspace/repository"),
     ] {
-        let line = wide.lines().find(|line| line.starts_with(name)).unwrap();
-        assert!(
-            line.contains(" dev ") && line.contains("bind") && line.trim_end().ends_with(place),
-            "{wide}"
-        );
+        let mut lines = wide.lines().map(|line| line.split_whitespace().collect());
+        let line: Vec<&str> = lines
+            .find(|line: &Vec<&str>| line.first() == Some(&name))
+            .unwrap();
+        assert_eq!(line[1..4], ["dev", "native", mode], "{wide}");
+        assert_eq!(line.last(), Some(&place), "{wide}");
     }
     let volumes = lives.listed("dev-two").unwrap()["volumes"].clone();
     assert_eq!(volumes.as_array().unwrap().len(), 2, "{volumes}");
@@ -804,7 +805,7 @@ fn one_with_a_name_lives_in_the_checkout_too() {
 
 impl containers::World {
     #[track_caller]
-    fn exec_in(&self, name: &str, script: &str) -> crate::environment::Done {
+    pub(crate) fn exec_in(&self, name: &str, script: &str) -> crate::environment::Done {
         self.cofferdam(&["exec", name, "--", "sh", "-c", script])
     }
 }

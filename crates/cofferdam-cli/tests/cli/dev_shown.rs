@@ -41,6 +41,14 @@ fn show_run_says_what_is_asked_of_the_engine() {
             "{shown}"
         );
 
+        // Nobody has brought that branch anywhere by asking.
+        let shelf = world.environment.home().join(".cofferdam/volumes");
+        let shelf = std::fs::read_dir(&shelf).unwrap().flatten();
+        let brought: Vec<_> = shelf
+            .filter(|one| one.path().join("branches").exists())
+            .collect();
+        assert!(brought.is_empty(), "{brought:?}");
+
         // Of one that is there it is what it was made with.
         let start = containers::making("start", world.engine, &["--network", "none"]);
         world.cofferdam(&start).expect_code(0);

@@ -15,13 +15,14 @@ use crate::sys;
 const BUFFER: usize = 64 << 10;
 
 /// See [`cofferdam_guest::protocol::Request::Deliver`].
-pub(crate) fn deliver(from: OwnedFd, to: OwnedFd) -> io::Result<()> {
+pub(crate) fn deliver(from: OwnedFd, to: OwnedFd, owner: Option<(u32, u32)>) -> io::Result<()> {
     let mut from = BufReader::with_capacity(BUFFER, File::from(from));
     let mut to = BufWriter::with_capacity(BUFFER, File::from(to));
     let mut tree = Tree::root()?;
     loop {
         let receipt = match files::read::<Parcel>(&mut from)? {
-            Parcel::File { path, mode } => match bring(&mut tree, &mut from, &path, mode)? {
+            Parcel::File { path, mode } => match bring(&mut tree, &mut from, &path, (mode, owner))?
+            {
                 Ok(print) => Receipt::There { print },
                 Err(errno) => Receipt::Refused { errno },
             },
@@ -43,7 +44,7 @@ fn bring(
     tree: &mut Tree,
     from: &mut BufReader<File>,
     path: &[u8],
-    mode: u32,
+    (mode, owner): (u32, Option<(u32, u32)>),
 ) -> io::Result<Result<Print, i32>> {
     let mut new = New::begin(tree, path);
     loop {
@@ -56,7 +57,7 @@ fn bring(
                 }
             }
             Parcel::Whole => {
-                let done = new.and_then(|new| new.takes_its_place(tree, mode));
+                let done = new.and_then(|new| new.takes_its_place(tree, mode, owner));
                 return Ok(done.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO)));
             }
             Parcel::Broken => return Ok(Err(libc::ECANCELED)),
@@ -114,7 +115,15 @@ impl New {
         own.is_some() && own == inode(self.directory.as_fd(), &self.temporary)
     }
 
-    fn takes_its_place(mut self, tree: &mut Tree, mode: u32) -> io::Result<Print> {
+    fn takes_its_place(
+        mut self,
+        tree: &mut Tree,
+        mode: u32,
+        owner: Option<(u32, u32)>,
+    ) -> io::Result<Print> {
+        if let Some((uid, gid)) = owner {
+            sys::change_owner(self.file.as_fd(), uid, gid)?;
+        }
         sys::change_mode(self.file.as_fd(), mode & 0o777)?;
         if !self.is_the_last() {
             return Err(io::Error::from_raw_os_error(libc::EBUSY));

@@ -21,6 +21,17 @@ pub struct Setup {
     pub group: Option<Vec<u8>>,
     /// What has to be seen where, in namespaces that something else made: looked at before anything else is done.
     pub seen: Vec<Seen>,
+    /// In a container whose user is root: a child stays that, for the host alone. The listener at which that asks it comes with the
+    /// set-up, after the sockets of a wall.
+    pub root: bool,
+}
+
+/// What the host says to the root of a container after the greetings. [`super::Reply::Ready`] follows, and from then on it is as with
+/// any guest that ends with its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AsRoot {
+    /// A user's and a group's id: of the files that are delivered.
+    pub files_of: (u32, u32),
 }
 
 /// One mount of a container, as whoever asked for it knows it: an engine that shows something else, because a name led elsewhere

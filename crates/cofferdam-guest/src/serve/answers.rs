@@ -135,7 +135,13 @@ impl Server<'_> {
                 return self.transfer((peer, request), &Task::Snapshot { directory, largest }, fds);
             }
             Request::Deliver { request } => {
-                return self.transfer((peer, request), &Task::Deliver, fds);
+                return self.transfer(
+                    (peer, request),
+                    &Task::Deliver {
+                        owner: self.files_of,
+                    },
+                    fds,
+                );
             }
             Request::Connect {
                 request,

@@ -112,20 +112,39 @@ fn parse_stat(pid: i32, stat: &[u8]) -> Option<Process> {
 /// A program, its descendants and its session's members, as far as they are there.
 pub(crate) fn family(leader: i32) -> BTreeSet<Id> {
     let all = all().unwrap_or_default();
+    let family = family_in(&all, leader);
+    let of_it = all.iter().filter(|process| family.contains(&process.pid));
+    of_it.map(Process::id).collect()
+}
+
+/// The same by their numbers, among these.
+pub(super) fn family_in(all: &[Process], leader: i32) -> BTreeSet<i32> {
     let mut family = BTreeSet::from([leader]);
     loop {
         let before = family.len();
-        for process in &all {
+        for process in all {
             if process.session == leader || family.contains(&process.parent) {
                 family.insert(process.pid);
             }
         }
         if family.len() == before {
-            break;
+            return family;
         }
     }
-    let of_it = all.iter().filter(|process| family.contains(&process.pid));
-    of_it.map(Process::id).collect()
+}
+
+/// The numbers of its children.
+pub(crate) fn children(of: i32) -> Vec<i32> {
+    let all = all().unwrap_or_default();
+    let children = all.iter().filter(|process| process.parent == of);
+    children.map(|process| process.pid).collect()
+}
+
+/// Whose it is: its real user's id.
+pub(crate) fn user(pid: i32) -> Option<u32> {
+    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+    let ids = value(&status, "Uid:")?;
+    ids.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// The processes that trace a thread of it. Of each thread by itself: one that has ended is kept from its process, and

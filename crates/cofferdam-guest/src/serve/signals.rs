@@ -27,9 +27,18 @@ pub(crate) struct Signals {
     woken: u32,
     /// Init's own children, which carry files meanwhile. They are no program of anybody's.
     spared: BTreeSet<i32>,
+    /// The child that is root, which is spared with all that it starts.
+    root: Option<i32>,
 }
 
 impl Signals {
+    pub(super) fn new(root: Option<i32>) -> Self {
+        Self {
+            root,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn spare(&mut self, pid: i32) {
         self.spared.insert(pid);
     }
@@ -102,8 +111,14 @@ impl Signals {
     }
 
     fn others<'a>(&'a self, all: &'a [Process]) -> impl Iterator<Item = &'a Process> {
-        all.iter()
-            .filter(|process| !self.spared.contains(&process.pid))
+        let of_root = self.root.map(|root| processes::family_in(all, root));
+        let mut of_root = of_root.unwrap_or_default();
+        // What root has made somebody else's may be this process's to stop.
+        let (own, _) = sys::own_ids();
+        of_root.retain(|&pid| processes::user(pid) != Some(own));
+        all.iter().filter(move |process| {
+            !self.spared.contains(&process.pid) && !of_root.contains(&process.pid)
+        })
     }
 
     pub(super) fn go_on(&mut self) -> io::Result<()> {

@@ -28,14 +28,15 @@ pub(crate) enum Stopping {
 }
 
 impl Stopping {
-    pub(crate) fn new(freezer: Option<Freezer>) -> Self {
+    /// `root`: of a child that goes on with all that it starts, because nobody here may stop it.
+    pub(crate) fn new(freezer: Option<Freezer>, root: Option<i32>) -> Self {
         match freezer {
             Some(freezer) => Self::Freezer {
                 freezer,
                 asked: false,
                 looks: 0,
             },
-            None => Self::Signals(Signals::default()),
+            None => Self::Signals(Signals::new(root)),
         }
     }
 

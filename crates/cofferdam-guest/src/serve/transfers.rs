@@ -14,9 +14,18 @@ const MOST: usize = 16;
 /// What is to be carried.
 #[derive(Debug)]
 pub(crate) enum Task {
-    Deliver,
-    Unpack { directory: Vec<u8>, tracked: bool },
-    Snapshot { directory: Vec<u8>, largest: u64 },
+    /// For whom, where that is not who does it.
+    Deliver {
+        owner: Option<(u32, u32)>,
+    },
+    Unpack {
+        directory: Vec<u8>,
+        tracked: bool,
+    },
+    Snapshot {
+        directory: Vec<u8>,
+        largest: u64,
+    },
 }
 
 /// A child that does it.
@@ -60,7 +69,7 @@ impl Transfers {
             peer,
             request,
             pid: Some(pid),
-            ends_with_stream: matches!(task, Task::Deliver),
+            ends_with_stream: matches!(task, Task::Deliver { .. }),
             word,
         });
         Ok(pid)
@@ -125,7 +134,7 @@ fn carry(
 ) -> io::Result<()> {
     let [from, to, tell] = sys::keep_only(fds)?;
     let done = program::confine(limits, filter).and_then(|()| match task {
-        Task::Deliver => files::deliver(from, to),
+        Task::Deliver { owner } => files::deliver(from, to, *owner),
         Task::Unpack { directory, tracked } => files::unpack(directory, *tracked, from, to),
         Task::Snapshot { directory, largest } => files::snapshot(directory, *largest, from, to),
     });

@@ -82,6 +82,11 @@ pub(crate) fn change_mode(fd: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
     check_int(unsafe { libc::fchmod(fd.as_raw_fd(), mode) }).map(drop)
 }
 
+pub(crate) fn change_owner(fd: BorrowedFd<'_>, uid: u32, gid: u32) -> io::Result<()> {
+    // SAFETY: takes a descriptor and numbers.
+    check_int(unsafe { libc::fchown(fd.as_raw_fd(), uid, gid) }).map(drop)
+}
+
 /// Of what is at `path`, which nobody else can change meanwhile.
 pub(crate) fn change_mode_of(path: &CStr, mode: libc::mode_t) -> io::Result<()> {
     // SAFETY: `path` ends in a zero byte and lives across the call.

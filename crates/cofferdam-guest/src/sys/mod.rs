@@ -23,8 +23,8 @@ mod socket;
 
 pub(crate) use base::{adopt, c_string};
 pub(crate) use directory::{
-    Stat, change_mode, change_mode_of, coarse_time, file_system, names, read_link_at, stat_at,
-    unlink_at,
+    Stat, change_mode, change_mode_of, change_owner, coarse_time, file_system, names, read_link_at,
+    stat_at, unlink_at,
 };
 pub(crate) use file::{
     close_on_exec_from, do_not_wait, enter_directory, install_fd, keep_only, links, look_at,
@@ -48,9 +48,9 @@ pub(crate) use poll::{Wait, drain, poll, wait_for, watch_names};
 pub(crate) use process::{
     NAMESPACES, NETWORK, Waited, act_on_files_as, become_ids, clear_capabilities, default_signal,
     drop_bounding_set, drop_capabilities, drop_groups, execute, exit, fork_into, fork_within,
-    give_way, hard_limit, ignore_signal, install_filter, join, kill, new_session, own_groups,
-    own_ids, own_users, process_descriptor, process_option, replace, reset_signals, set_hostname,
-    set_limit, signal_descriptor, wait, wait_once,
+    give_way, hard_limit, ignore_signal, install_filter, join, keep_capabilities, kill,
+    new_session, own_groups, own_ids, own_users, process_descriptor, process_option, replace,
+    reset_signals, set_hostname, set_limit, signal_descriptor, wait, wait_once,
 };
 pub(crate) use socket::{
     accept, begin_to_connect, interfaces, listen, loopback_up, netlink_socket, peer, receive,

@@ -210,13 +210,28 @@ pub(crate) fn drop_capabilities() -> io::Result<()> {
 
 /// Whatever is executed gets none any more. Needs a capability itself.
 pub(crate) fn drop_bounding_set() -> io::Result<()> {
-    for capability in 0..64 {
+    keep_in_bounding_set(0)
+}
+
+fn keep_in_bounding_set(kept: u32) -> io::Result<()> {
+    let dropped = (0..64).filter(|one| *one >= 32 || kept & (1 << one) == 0);
+    for capability in dropped {
         match process_option(libc::PR_CAPBSET_DROP, capability) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
             other => other?,
         }
     }
     Ok(())
+}
+
+/// This process and whatever it executes has these alone: a bit for each, as in `/proc/PID/status`. It has to have them, and one more
+/// that need not be among them.
+pub(crate) fn keep_capabilities(kept: u32) -> io::Result<()> {
+    keep_in_bounding_set(kept)?;
+    let head: [u32; 2] = [0x2008_0522, 0];
+    let sets = [kept, kept, 0, 0, 0, 0];
+    // SAFETY: version 3 takes two sets of three words: effective, permitted, inheritable.
+    check(unsafe { libc::syscall(libc::SYS_capset, head.as_ptr(), sets.as_ptr()) }).map(drop)
 }
 
 /// This process has none any more.

@@ -3,6 +3,7 @@
 //! Nothing of Cofferdam has to be in an image. These are here for what agents and people want to find: shells, languages,
 //! agents. An image is built by an engine, from an archive that holds all that the build may read, with its network behind the wall.
 
+mod agreed;
 mod archive;
 mod base;
 mod build;

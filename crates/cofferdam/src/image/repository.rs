@@ -17,7 +17,7 @@ use super::archive::Archive;
 use super::base::Built;
 use super::build::{Progress, build};
 use super::dockerfile::{self, BASE_TAG};
-use super::{ImageError, check_tag};
+use super::{ImageError, agreed, check_tag};
 use crate::home::Home;
 use crate::names::{BASE_IMAGE, RepoPath};
 use crate::sandbox::engine::{Engine, Recipe};
@@ -116,7 +116,7 @@ impl Source {
     }
 }
 
-/// Builds the image of a repository on the base of this tag. `trusted`: the digest that somebody has agreed to.
+/// Builds the image of a repository on the base of this tag. `trusted`: the digest that somebody has agreed to, which counts from then on.
 pub async fn build_repository(
     engine: &Engine,
     home: &Home,
@@ -128,6 +128,7 @@ pub async fn build_repository(
 ) -> Result<Built, ImageError> {
     check_tag(base_tag)?;
     match trusted.map(|digest| digest.trim().to_ascii_lowercase()) {
+        None if agreed::has(home, &source.digest) => {}
         None => return Err(ImageError::Untrusted(Box::new(source))),
         Some(digest) if digest != source.digest => {
             return Err(ImageError::OtherDigest {
@@ -135,7 +136,7 @@ pub async fn build_repository(
                 source_is: Box::new(source),
             });
         }
-        Some(_) => {}
+        Some(_) => agreed::add(home, &source.digest)?,
     }
     for base in dockerfile::bases(&source.dockerfile, base_tag) {
         // An engine would look for it at a registry, where anybody may have taken the name.

@@ -24,6 +24,8 @@ pub enum Ability {
     Git,
     /// [`super::Sandbox::connect`].
     Ports,
+    /// [`super::SandboxSpec::root`].
+    Root,
 }
 
 impl fmt::Display for Ability {
@@ -36,6 +38,7 @@ impl fmt::Display for Ability {
             Self::Files => "take files in and tell which of them changed",
             Self::Layers => "lay directories over one another",
             Self::Git => "run git inside",
+            Self::Root => "run commands as root inside",
             Self::Ports => "connect to a server inside",
             Self::Outlive => "keep a sandbox longer than the program that made it",
         })

@@ -348,6 +348,17 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
         Err(unable(Ability::Outlive))
     }
 
+    /// A running sandbox as its root has it ([`SandboxSpec::root`]). Its programs have the rights CHOWN, DAC_OVERRIDE, FOWNER, FSETID,
+    /// SETUID and SETGID, and all that they started ends with the value that is returned. What is delivered is `files_of`'s: a user's and
+    /// a group's id.
+    async fn open_as_root(
+        &self,
+        _handle: &Handle,
+        _files_of: (u32, u32),
+    ) -> Result<Box<dyn Sandbox>, SandboxError> {
+        Err(unable(Ability::Root))
+    }
+
     /// How a running sandbox is kept apart from the host now, as far as that is not the kernel's alone to tell: by whoever
     /// was asked to keep it so.
     async fn examine(&self, _handle: &Handle) -> Result<Vec<Examined>, SandboxError> {
@@ -413,6 +424,14 @@ impl<T: BindMountProvider + ?Sized> BindMountProvider for Arc<T> {
 
     async fn open(&self, handle: &Handle) -> Result<Arc<dyn Sandbox>, SandboxError> {
         (**self).open(handle).await
+    }
+
+    async fn open_as_root(
+        &self,
+        handle: &Handle,
+        files_of: (u32, u32),
+    ) -> Result<Box<dyn Sandbox>, SandboxError> {
+        (**self).open_as_root(handle, files_of).await
     }
 
     async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {

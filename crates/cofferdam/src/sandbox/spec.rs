@@ -45,6 +45,9 @@ pub struct SandboxSpec {
     /// What [`super::BindMountProvider::check`] said that it is made from. Without it a provider with images chooses.
     pub image: Option<String>,
     pub limits: Limits,
+    /// The host may run commands as root inside ([`super::BindMountProvider::open_as_root`]); nobody inside gets its rights. For
+    /// providers with [`super::Ability::Root`].
+    pub root: bool,
     pub network: Network,
     pub lifetime: Lifetime,
     /// A directory of the host's for this sandbox alone, 0700, that no sandbox sees: what another process has to know to clear
@@ -76,6 +79,7 @@ impl SandboxSpec {
             repository: None,
             image: None,
             limits: Limits::default(),
+            root: false,
             network: Network::None,
             lifetime: Lifetime::WithMaker,
             place: None,

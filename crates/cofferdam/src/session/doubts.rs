@@ -5,12 +5,12 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use super::as_root::NO_ROOT;
 use super::configured::effective;
 use super::hide;
 use super::inside::AGENT_HOME;
 use super::looking::Looking;
 use super::options::Caller;
-use super::sync::NO_ROOT;
 use crate::config::{self, Merged, ProviderKind, Setting, Valued, Variable};
 use crate::git::Repository;
 use crate::process::{Invocation, Sink};
@@ -35,12 +35,15 @@ pub async fn doubts(
     if let Some(repository) = repository {
         workdir.push(repository.top.slug().as_str());
     }
+    let kind = config.settings.get("sandbox").map(|one| &one.value);
+    let native = matches!(kind, None | Some(Setting::Sandbox(ProviderKind::Native)));
     let looking = Looking {
         caller,
         top: top.unwrap_or(caller.home.path()),
         workdir: &workdir,
         given: &BTreeMap::new(),
         mounts: &[],
+        root: !native,
     };
     let look = |config: &Merged, places: Places<'_>| gather(config, places, |_| false);
     let wanted = looking.look(&config, look).await?;
@@ -67,17 +70,16 @@ pub async fn doubts(
             }
         }
     }
-    let kind = config.settings.get("sandbox").map(|one| &one.value);
     let programs = Programs {
         caller,
         items: &wanted.items,
         top,
         workdir: &workdir,
-        native: matches!(kind, None | Some(Setting::Sandbox(ProviderKind::Native))),
+        native,
     };
     for one in &config.on_sync {
         let lacks = if one.value.root {
-            Some(NO_ROOT.to_owned())
+            native.then(|| NO_ROOT.to_owned())
         } else {
             programs
                 .lacks(&one.value.command, AGENT_HOME.as_ref())

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::inside::{Inside, InsideError, Output};
 use super::options::RunOptions;
+use super::shells;
 use crate::agent::{self, AGENTS, AgentOptions, AgentProvider, LoginFormat};
 use crate::fsx::{self, FileError, beneath};
 use crate::home::Home;
@@ -364,15 +365,17 @@ pub(super) async fn give_beside(
     };
     let beside = format.volume.map_or(&[][..], |volume| volume.beside);
     let directory = volumes::place_of_all(home, purpose);
+    // The rules that every such sandbox begins with are nobody's work.
     let script = format!(
-        "cd && mkdir -p \"${{1%/*}}\" && {{ [ -e \"$1\" ] || printf %s \"${VARIABLE}\" > \"$1\"; }}"
+        "cd && mkdir -p \"${{1%/*}}\" && {{ {{ [ -e \"$1\" ] && [ \"$(cat \"$1\")\" != \"$RULES\" ]; }} || printf %s \"${VARIABLE}\" > \"$1\"; }}"
     );
+    let rules = BTreeMap::from([("RULES".into(), shells::RULES.trim_end().into())]);
     for name in beside {
         let Ok(text) = fsx::read_bounded(&directory.join(name), LIMIT as u64) else {
             continue;
         };
         let to = Path::new(format.path).with_file_name(name);
-        put(sandbox, (&script, &to), &text, &BTreeMap::new(), cancel).await?;
+        put(sandbox, (&script, &to), &text, &rules, cancel).await?;
     }
     Ok(())
 }

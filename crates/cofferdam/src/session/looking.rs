@@ -21,6 +21,8 @@ pub(super) struct Looking<'a> {
     pub given: &'a BTreeMap<OsString, OsString>,
     /// What the sandbox sees of this machine beside its files.
     pub mounts: &'a [ExtraMount],
+    /// Somebody can bring files that are not the agent's.
+    pub root: bool,
 }
 
 impl Looking<'_> {
@@ -42,6 +44,7 @@ impl Looking<'_> {
             registry::unseen(&self.caller.home, &top, home)?
         };
         let environment = self.caller.environment.clone();
+        let root = self.root;
         let (workdir, given) = (self.workdir.to_owned(), self.given.clone());
         let writable = self.mounts.iter().filter(|mount| mount.writable);
         let mounted: BTreeMap<_, _> = writable
@@ -58,6 +61,7 @@ impl Looking<'_> {
                 given: &given,
                 workdir: &workdir,
                 mounted: &mounted,
+                root,
             };
             look(&config, places)
         };

@@ -9,6 +9,7 @@
 mod access;
 mod announce;
 mod appearing;
+mod as_root;
 mod barred;
 mod check_plan;
 mod checks;

@@ -226,6 +226,8 @@ pub struct SessionOptions {
     pub dev: Option<DevSandbox>,
     /// Ports of this machine's loopback that lead into it while it runs, of one that a person lives in.
     pub ports: Vec<PublishedPort>,
+    /// Nothing is made: somebody asks what would be.
+    pub(super) only_asked: bool,
     /// A configuration names them: one that cannot be published is told ([`super::Session::unpublished`]), and refuses nothing.
     pub ports_configured: bool,
     /// Given to the programs inside as they are.
@@ -249,6 +251,7 @@ impl SessionOptions {
             mounts: Vec::new(),
             dev: None,
             ports: Vec::new(),
+            only_asked: false,
             ports_configured: false,
             environment: BTreeMap::new(),
             identity: None,

@@ -10,6 +10,7 @@ use super::dev::{self, SHELF};
 use super::options::Caller;
 use crate::fsx::{self, FileError, lock};
 use crate::git::identity::{self, UserConfig};
+use crate::git::private_clone::{HOOKS, inside_hooks};
 use crate::git::vault::{Vault, VaultError};
 use crate::git::{GitError, Identity, Oid, Repository};
 use crate::home::Home;
@@ -114,10 +115,15 @@ pub async fn provision(
         .iter()
         .map(|oid| format!("{oid}\n"))
         .collect();
+    // Those that its user's own commits run: in the tree, or as the workspace has them.
+    let hooks = inside_hooks(&config, top).unwrap_or_else(|| {
+        let workspace = Path::new("/workspace").join(repository.top.slug().as_str());
+        workspace.join(".git").join(HOOKS)
+    });
     let UserConfig { identity, .. } = config;
     let identity = identity.unwrap_or_else(Identity::fallback);
     let workspace = format!("file:///workspace/{}", repository.top.slug());
-    let words: [OsString; 7] = [
+    let words: [OsString; 8] = [
         branch.as_str().into(),
         tip.as_str().into(),
         directory.clone().into(),
@@ -125,6 +131,7 @@ pub async fn provision(
         identity.name.into(),
         identity.email.into(),
         workspace.into(),
+        hooks.into(),
     ];
     let command = ["/bin/sh", "-c", SCRIPT, "shelf"].map(OsString::from);
     let request = JailRequest {

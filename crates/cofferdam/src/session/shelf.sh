@@ -1,7 +1,7 @@
 # Brings a branch to the shelf of a repository, by git in a jail: whatever lies there already was written by sandboxes. Each line may
 # be the last one before a `kill -9`, and the whole is run again by the next one who wants the branch.
 # Standard input says where the history ends.
-# $1: branch  $2: its commit here  $3: its directory  $4: origin, or nothing  $5: name  $6: email  $7: host
+# $1: branch  $2: its commit here  $3: its directory  $4: origin, or nothing  $5: name  $6: email  $7: host  $8: where hooks are
 set -eu
 branch=$1 tip=$2 directory=$3 origin=$4
 repo=/repo-shelf/repo
@@ -35,6 +35,7 @@ remote() {
 remote host "$7"
 # A push goes through the gate of the host, and what is fetched is what the sandbox has.
 git config --replace-all remote.host.pushurl cofferdam::host
+git config --replace-all core.hooksPath "$8"
 git config --replace-all user.name "$5"
 git config --replace-all user.email "$6"
 # Where a branch was renamed to one below it, its name is in the way; the commit has one all the same.
@@ -61,9 +62,9 @@ else
         [ "$(cat "$one")" != "$directory/.git" ] || rm -rf -- "${one%/gitdir}"
     done
     if git show-ref -q --verify "refs/heads/$branch"; then
-        git worktree add -q --no-checkout -- "$directory" "$branch"
+        git -c core.hooksPath=/dev/null worktree add -q --no-checkout -- "$directory" "$branch"
     else
-        git worktree add -q --no-checkout --no-track -b "$branch" -- "$directory" "$tip"
+        git -c core.hooksPath=/dev/null worktree add -q --no-checkout --no-track -b "$branch" -- "$directory" "$tip"
     fi
 fi
 git -C "$directory" -c core.hooksPath=/dev/null reset -q --hard

@@ -21,12 +21,29 @@ const SHELLS: [(&str, &str); 2] = [
     (".bashrc", include_str!("shells/bashrc")),
 ];
 
+/// What the programs of agents read of the place where they work, by where each looks for it.
+pub(super) const RULES: &str = include_str!("shells/rules.md");
+const RULES_OF: [&str; 2] = [".claude/CLAUDE.md", ".codex/AGENTS.md"];
+
 /// The agent's home of a sandbox that lives on. What an agent makes of these files stays.
 pub(super) fn agent_home(state: &Path) -> Result<(), FileError> {
     let home = agent_home_in(state);
     fsx::private_dir(&home)?;
     for (name, text) in SHELLS {
         fsx::write_private(&home.join(name), text.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The rules of a sandbox in which a person lives, in that home: a file of the user's own, which a sync or a volume brings, takes its place.
+pub(super) fn give_rules(state: &Path) -> Result<(), FileError> {
+    let home = agent_home_in(state);
+    for name in RULES_OF {
+        let path = home.join(name);
+        if let Some(directory) = path.parent() {
+            fsx::private_dir(directory)?;
+        }
+        fsx::write_private(&path, RULES.as_bytes())?;
     }
     Ok(())
 }

@@ -26,6 +26,7 @@ pub async fn show_run(
         said: Mutex::default(),
     });
     let strategy = options.sandbox.strategy();
+    options.only_asked = true;
     options.sandbox = BindMount::new(Arc::clone(&asking), strategy).into();
     let made = Box::pin(Session::create(caller, &options)).await;
     let said = asking.said.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,6 +10,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use super::as_root::{self, AsRoot};
 use super::configured::{effective, plain};
 use super::emitter::Emitter;
 use super::event::{Event, Notice, millis};
@@ -19,11 +20,11 @@ use super::inside::AGENT_HOME;
 use super::looking::Looking;
 use super::options::Caller;
 use super::unsynced::SyncError;
-use crate::config::{Effective, Merged, Problem, Source, SyncHook};
+use crate::config::{Effective, Merged, Problem, Source, SyncHook, Valued};
 use crate::fsx;
 use crate::git::Repository;
-use crate::registry::ExtraMount;
-use crate::sandbox::Sandbox;
+use crate::registry::{ExtraMount, Record};
+use crate::sandbox::{Sandbox, SandboxError};
 use crate::sync::manifest::{self, Manifest};
 use crate::sync::{Places, Wanted, deliver, gather, variables};
 
@@ -35,8 +36,21 @@ const LONGEST: u64 = 1 << 30;
 /// Milliseconds between two words on how far the files are.
 const NEWS: u64 = 250;
 
-/// Of a command that wants to be root.
-pub(super) const NO_ROOT: &str = "nobody in this sandbox is root, and the command is left out";
+/// What a look at the sources finds.
+#[derive(Debug, Default)]
+struct Found {
+    wanted: Wanted,
+    is: Manifest,
+    others: Vec<Others>,
+}
+
+/// Files of somebody else than the agent.
+#[derive(Debug)]
+struct Others {
+    owner: (u32, u32),
+    wanted: Wanted,
+    is: Manifest,
+}
 
 /// How a sync is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +105,7 @@ pub(super) struct Syncing<'a> {
     /// What it sees of this machine beside its files.
     pub mounts: &'a [ExtraMount],
     pub sandbox: &'a dyn Sandbox,
+    pub record: &'a Record,
     /// Of the commands after it.
     pub environment: &'a BTreeMap<OsString, OsString>,
     pub events: &'a Emitter,
@@ -119,13 +134,35 @@ impl Syncing<'_> {
         }
         let cancel = &self.caller.cancel;
         let known = self.known();
-        let (mut wanted, mut is) = self.look(&config, &known).await?;
+        let root = if as_root::is_wanted(&config) {
+            AsRoot::of(self.record, &self.caller.home).await?
+        } else {
+            Err(String::new())
+        };
+        if root.is_ok() {
+            // It knows nothing of what stands still.
+            let status = self.sandbox.status().await?;
+            if status.paused {
+                return Err(SandboxError::Paused.into());
+            } else if status.frozen {
+                return Err(SandboxError::Frozen.into());
+            }
+        }
+        let Found {
+            mut wanted,
+            mut is,
+            others,
+        } = self.look(&config, &known, root.is_ok()).await?;
         for complaint in std::mem::take(&mut wanted.complaints) {
             self.events.notice(Notice::NotSynced {
                 text: complaint.to_string(),
             });
         }
-        if wanted.items.is_empty() && config.on_sync.is_empty() && known.entries.is_empty() {
+        if wanted.items.is_empty()
+            && others.is_empty()
+            && config.on_sync.is_empty()
+            && known.entries.is_empty()
+        {
             return Ok(Synced {
                 skipped: true,
                 ..Synced::default()
@@ -139,7 +176,8 @@ impl Syncing<'_> {
         let rules: Vec<String> = rules.map(|one| one.value.to_string()).collect();
         let commands: Vec<&SyncHook> = config.on_sync.iter().map(|one| &one.value).collect();
         let variables = variables(&config, &self.caller.environment);
-        let digest = manifest::digest(&is, &commands, &variables, &rules);
+        let of_others: Vec<_> = others.iter().map(|one| (one.owner, &one.is)).collect();
+        let digest = manifest::digest(&is, &of_others, &commands, &variables, &rules);
         if mode == SyncMode::IfChanged && self.is_done(&digest) {
             // Or what was young at the last sync would be read whole at each look.
             if let Some(bytes) = known.refreshed(&is).and_then(|known| known.write().ok()) {
@@ -168,14 +206,17 @@ impl Syncing<'_> {
                 text: complaint.to_string(),
             });
         }
-        let hooks = self.hooks(&config, cancel).await?;
-        if !delivered.is_unfinished {
+        let (sent, is_unfinished) = self
+            .bring_others(others, root.as_ref().ok(), cancel)
+            .await?;
+        let hooks = self.hooks(&config, &root, cancel).await?;
+        if !delivered.is_unfinished && !is_unfinished {
             let life = self.life;
             let done = serde_json::json!(Done { digest, life }).to_string();
             fsx::write_private(&self.state.join(DONE), done.as_bytes())?;
         }
         Ok(Synced {
-            files: delivered.sent,
+            files: delivered.sent + sent,
             hooks,
             ..Synced::default()
         })
@@ -204,19 +245,31 @@ impl Syncing<'_> {
         &self,
         config: &Merged,
         known: &Manifest,
-    ) -> Result<(Wanted, Manifest), SyncError> {
+        root: bool,
+    ) -> Result<Found, SyncError> {
         let looking = Looking {
             caller: self.caller,
             top: self.repository.top.as_path(),
             workdir: self.workdir,
             given: self.environment,
             mounts: self.mounts,
+            root,
         };
         let known = known.clone();
         let look = move |config: &Merged, places: Places<'_>| {
             let mut wanted = gather(config, places, |path| known.entries.contains_key(path));
+            let mut others = Vec::new();
+            for (owner, mut of_them) in wanted.take_others() {
+                let is = manifest::of(&mut of_them, &Manifest::default());
+                wanted.complaints.append(&mut of_them.complaints);
+                others.push(Others {
+                    owner,
+                    wanted: of_them,
+                    is,
+                });
+            }
             let is = manifest::of(&mut wanted, &known);
-            (wanted, is)
+            Found { wanted, is, others }
         };
         tokio::select! {
             () = self.caller.cancel.cancelled() => Err(SyncError::Cancelled),
@@ -224,25 +277,84 @@ impl Syncing<'_> {
         }
     }
 
-    /// One after the other; the first that fails is the last (S1-106 to S1-111). How many were run.
-    async fn hooks(&self, config: &Merged, cancel: &CancellationToken) -> Result<usize, SyncError> {
-        let mut run = 0;
-        let plain = plain(config);
-        for one in &config.on_sync {
-            if one.value.root {
-                let file = one.source.file();
-                let text = format!("`on_sync` of {file} at line {}: {NO_ROOT}", one.line);
+    /// Files that are not the agent's: all of them, whenever something has changed. How many there are now, and whether another try
+    /// may bring more.
+    async fn bring_others(
+        &self,
+        others: Vec<Others>,
+        root: Option<&AsRoot>,
+        cancel: &CancellationToken,
+    ) -> Result<(usize, bool), SyncError> {
+        let Some(root) = root else {
+            return Ok((0, false));
+        };
+        let (mut sent, mut is_unfinished) = (0, false);
+        for Others {
+            owner,
+            wanted,
+            mut is,
+        } in others
+        {
+            let root = root.for_files_of(owner).await?;
+            let nothing = Manifest::default();
+            let tell = |_, _| {};
+            let deliver = deliver::deliver(root.as_ref(), &wanted, &mut is, &nothing, true, &tell);
+            let delivered = tokio::select! {
+                () = cancel.cancelled() => return Err(SyncError::Cancelled),
+                delivered = deliver => delivered?,
+            };
+            for complaint in &delivered.complaints {
+                let text = complaint.to_string();
                 self.events.notice(Notice::NotSynced { text });
-                continue;
             }
+            sent += delivered.sent;
+            is_unfinished |= delivered.is_unfinished;
+        }
+        Ok((sent, is_unfinished))
+    }
+
+    /// One after the other; the first that fails is the last (S1-106 to S1-111). How many were run.
+    async fn hooks(
+        &self,
+        config: &Merged,
+        root: &Result<AsRoot, String>,
+        cancel: &CancellationToken,
+    ) -> Result<usize, SyncError> {
+        let mut run = 0;
+        let (plain, nothing) = (plain(config), BTreeMap::new());
+        let environment_of = |source| match source {
+            Source::Global => self.environment,
+            Source::Repository => &plain,
+        };
+        for one in &config.on_sync {
+            let as_root = match (one.value.root, root) {
+                (false, _) => None,
+                (true, Ok(root)) => Some(root),
+                (true, Err(why)) => {
+                    self.left_out(one, why);
+                    continue;
+                }
+            };
+            if as_root.is_some() && one.source == Source::Repository {
+                let named = as_root::names_written(&one.value.command);
+                if let Some(place) = named {
+                    let why = format!(
+                        "it names {place}, where agents write, and would run what nobody has approved"
+                    );
+                    self.left_out(one, &why);
+                    continue;
+                }
+            }
+            let (sandbox, directory, environment) = match as_root {
+                // It has variables of its own, and none that the agent's lead by.
+                Some(root) => (root.sandbox.as_ref(), as_root::DIRECTORY, &nothing),
+                None => (self.sandbox, AGENT_HOME, environment_of(one.source)),
+            };
             let inside = hooks::InSandbox {
                 point: HookPoint::OnSync,
-                sandbox: self.sandbox,
-                directory: Some(AGENT_HOME.as_ref()),
-                environment: match one.source {
-                    Source::Global => self.environment,
-                    Source::Repository => &plain,
-                },
+                sandbox,
+                directory: Some(directory.as_ref()),
+                environment,
                 events: self.events,
             };
             let command = &one.value.command;
@@ -253,6 +365,13 @@ impl Syncing<'_> {
             run += 1;
         }
         Ok(run)
+    }
+
+    fn left_out(&self, one: &Valued<SyncHook>, why: &str) {
+        let (file, line) = (one.source.file(), one.line);
+        let text =
+            format!("`on_sync` of {file} at line {line}: {why}, and the command is left out");
+        self.events.notice(Notice::NotSynced { text });
     }
 
     fn known(&self) -> Manifest {

@@ -243,6 +243,7 @@ mod tests {
         };
         let item = Item {
             mode: 0o644,
+            owner: None,
             content,
         };
         parcels(item, || crate::fsx::write_private(&path, then).unwrap()).await
@@ -252,7 +253,7 @@ mod tests {
         let path = PathBuf::from("etc/x");
         let mut wanted = Wanted {
             items: [(path.clone(), item)].into(),
-            complaints: Vec::new(),
+            ..Wanted::default()
         };
         let manifest = super::super::manifest::of(&mut wanted, &Manifest::default());
         assert_eq!(wanted.complaints, Vec::<Complaint>::new());
@@ -298,6 +299,7 @@ mod tests {
         let text: Vec<u8> = (0..2u32 << 20).map(|at| (at % 251) as u8).collect();
         let item = Item {
             mode: 0o644,
+            owner: None,
             content: Content::Text(text.clone()),
         };
         let mut got = Vec::new();

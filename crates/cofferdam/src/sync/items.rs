@@ -34,6 +34,8 @@ const RESERVED: [&str; 11] = [
 ];
 /// The agent's.
 pub(super) const HOME: &str = "home/agent";
+/// Where what lies there is the agent's, as [`HOME`] is written.
+const AGENTS: [&str; 4] = [HOME, "workspace", "repo-shelf", "commandhistory"];
 /// What shells read, in the agent's home.
 const VARIABLES: &str = ".cofferdam-env";
 const THEME: &str = ".cofferdam-zsh-theme";
@@ -60,6 +62,8 @@ pub struct Places<'a> {
     pub workdir: &'a Path,
     /// What is this machine's inside, and can be written there: its places, and where it is here.
     pub mounted: &'a BTreeMap<PathBuf, PathBuf>,
+    /// Somebody can bring files that are not the agent's.
+    pub root: bool,
 }
 
 /// What goes in, and what of the configuration does not.
@@ -68,12 +72,16 @@ pub struct Wanted {
     /// By their places: absolute paths without the first slash.
     pub items: BTreeMap<PathBuf, Item>,
     pub complaints: Vec<Complaint>,
+    /// Whose the next ones are.
+    pub(super) owner: Option<(u32, u32)>,
 }
 
 /// One file.
 #[derive(Debug, Clone)]
 pub struct Item {
     pub mode: u32,
+    /// A user's and a group's id, where it is not the agent's.
+    pub owner: Option<(u32, u32)>,
     pub(super) content: Content,
 }
 
@@ -144,6 +152,20 @@ pub fn gather(config: &Merged, places: Places<'_>, brought: impl Fn(&Path) -> bo
     wanted
 }
 
+/// Of `root`, or of ids as they are: nobody else than the agent has a name inside. Each is written in one way, and the largest number is
+/// nobody's.
+pub fn ids(owner: &str) -> Option<(u32, u32)> {
+    let id = |name: &str| match name {
+        "root" => Some(0),
+        number => number
+            .parse()
+            .ok()
+            .filter(|id: &u32| *id != u32::MAX && id.to_string() == number),
+    };
+    let (user, group) = owner.split_once(':').unwrap_or((owner, owner));
+    Some((id(user)?, id(group)?))
+}
+
 impl Wanted {
     /// These texts, in the agent's home and by their names.
     pub fn texts(all: &[(&str, &str)]) -> Self {
@@ -158,9 +180,22 @@ impl Wanted {
         let content = Content::Text(text);
         let item = Item {
             mode: 0o644,
+            owner: None,
             content,
         };
         self.items.insert(Path::new(HOME).join(name), item);
+    }
+
+    /// Takes out what is not the agent's, by whose it is.
+    pub fn take_others(&mut self) -> BTreeMap<(u32, u32), Self> {
+        let mut others: BTreeMap<(u32, u32), Self> = BTreeMap::new();
+        let owned = self.items.extract_if(.., |_, item| item.owner.is_some());
+        for (path, item) in owned {
+            if let Some(owner) = item.owner {
+                others.entry(owner).or_default().items.insert(path, item);
+            }
+        }
+        others
     }
 
     fn complain(&mut self, item: impl Into<String>, reason: impl Into<String>) {
@@ -179,7 +214,13 @@ impl Wanted {
             tree: Arc::clone(tree),
             path,
         };
-        self.items.insert(to, Item { mode, content });
+        let owner = self.owner;
+        let item = Item {
+            mode,
+            owner,
+            content,
+        };
+        self.items.insert(to, item);
         true
     }
 
@@ -310,7 +351,9 @@ impl Wanted {
             rule.source.file(),
             rule.line
         );
-        if let Err(reason) = self.apply(rule, places) {
+        let applied = self.apply(rule, places);
+        self.owner = None;
+        if let Err(reason) = applied {
             self.complain(name, reason);
         }
     }
@@ -323,18 +366,39 @@ impl Wanted {
             owner,
         } = &rule.value;
         if let Owner::Other(owner) = owner {
-            return Err(format!(
-                "nobody in this sandbox is `{owner}`: leave `owner` out"
-            ));
+            let ids = ids(owner).filter(|_| places.root);
+            self.owner = Some(ids.ok_or_else(|| {
+                format!("nobody in this sandbox is `{owner}`: leave `owner` out")
+            })?);
         }
         let (base, text) = based(src, rule.source, places)?;
+        let its_own = |to: &Path| match self.owner {
+            Some(_) if AGENTS.iter().any(|place| to.starts_with(place)) => Err(format!(
+                "what is in /{} is the agent's: leave `owner` out",
+                to.display()
+            )),
+            _ => Ok(()),
+        };
+        let trusted = |source: &Path| {
+            let real = source.canonicalize();
+            let real = real.as_deref().unwrap_or(source);
+            match self.owner {
+                Some(_) if places.written.iter().any(|top| real.starts_with(top)) => Err(format!(
+                    "{}: an agent may have written it, and `owner` would make it somebody else's",
+                    source.display()
+                )),
+                _ => Ok(()),
+            }
+        };
         if !pattern::is_pattern(text) {
             let path = Path::new(text);
             let name = path
                 .file_name()
                 .ok_or_else(|| format!("`{src}` names no file"))?;
             let to = place(dest, name, places)?;
+            its_own(&to)?;
             let directory = base.join(path.parent().unwrap_or(Path::new("")));
+            trusted(&directory.join(name))?;
             let tree = Tree::open_among(&directory, places.written)?;
             let path = PathBuf::from(name);
             let shown = directory.join(name);
@@ -357,10 +421,15 @@ impl Wanted {
                 "`{src}` matches {count} files, and `dest` is one file: end it with a slash"
             ));
         }
-        let tree = Tree::open_among(&directory, places.written)?;
+        let mut all = Vec::new();
         for path in found {
-            let name = path.file_name().unwrap_or_default();
-            let to = place(dest, name, places)?;
+            trusted(&directory.join(&path))?;
+            let to = place(dest, path.file_name().unwrap_or_default(), places)?;
+            its_own(&to)?;
+            all.push((path, to));
+        }
+        let tree = Tree::open_among(&directory, places.written)?;
+        for (path, to) in all {
             if !self.looked_at(&tree, &path, to, *mode) {
                 break;
             }

@@ -176,6 +176,7 @@ fn sum(file: &mut File) -> io::Result<Sum> {
 /// file shells read; `rules`: of the wall, as texts.
 pub fn digest(
     manifest: &Manifest,
+    others: &[((u32, u32), &Manifest)],
     hooks: &[&SyncHook],
     variables: &BTreeMap<OsString, OsString>,
     rules: &[String],
@@ -186,12 +187,18 @@ pub fn digest(
         hash.update((bytes.len() as u64).to_le_bytes());
         hash.update(bytes);
     };
-    part(&(manifest.entries.len() as u64).to_le_bytes());
-    for (path, entry) in &manifest.entries {
-        part(path.as_os_str().as_bytes());
-        part(&entry.mode.to_le_bytes());
-        part(b"agent:agent");
-        part(&entry.sum);
+    let mut files = |owner: &[u8], manifest: &Manifest| {
+        part(&(manifest.entries.len() as u64).to_le_bytes());
+        for (path, entry) in &manifest.entries {
+            part(path.as_os_str().as_bytes());
+            part(&entry.mode.to_le_bytes());
+            part(owner);
+            part(&entry.sum);
+        }
+    };
+    files(b"agent:agent", manifest);
+    for ((uid, gid), manifest) in others {
+        files(format!("{uid}:{gid}").as_bytes(), manifest);
     }
     part(&(hooks.len() as u64).to_le_bytes());
     for hook in hooks {
@@ -265,7 +272,7 @@ mod tests {
                 let said = said
                     .iter()
                     .map(|&(name, value)| (name.into(), value.into()));
-                digest(manifest, hooks, &said.collect(), &rules)
+                digest(manifest, &[], hooks, &said.collect(), &rules)
             };
         let of = |manifest: &Manifest, hooks: &[&SyncHook], rules: &[&str]| {
             with(manifest, hooks, &[("A", "b")], rules)

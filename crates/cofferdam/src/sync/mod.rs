@@ -9,5 +9,5 @@ mod shell;
 mod theme;
 mod tree;
 
-pub use items::{Complaint, Item, Places, Wanted, gather, variables};
+pub use items::{Complaint, Item, Places, Wanted, gather, ids, variables};
 pub use theme::{Theme, theme};

@@ -197,11 +197,17 @@ fn name_of(home: &Home, purpose: Purpose, repository: &Path) -> Result<VolumeNam
     }
 }
 
-/// The sandboxes that have it, whether they run or not.
+/// The sandboxes that have it, whether they run or not. What is in those of logins all dev sandboxes are given.
 pub fn users(home: &Home, name: &VolumeName) -> Result<Vec<Record>, VolumeError> {
     let entries = registry::list(home, None)?.entries.into_iter();
     let records = entries.map(|entry| entry.record);
-    let uses = |record: &Record| record.volumes.iter().any(|one| one.name == *name);
+    let mut of_all = Purpose::ALL
+        .into_iter()
+        .filter(|purpose| !purpose.is_of_repository());
+    let is_of_all = of_all.any(|purpose| purpose.names(Path::new("/")).contains(name));
+    let uses = |record: &Record| {
+        is_of_all && record.dev.is_some() || record.volumes.iter().any(|one| one.name == *name)
+    };
     Ok(records.filter(uses).collect())
 }
 

@@ -124,25 +124,28 @@ fn what_it_was_made_with_holds_after_a_start() {
     env.write("secret", "hidden\n");
     env.commit_all("more");
     env.write("ignored", "but asked for\n");
-    block_on(async {
-        let mut made = options(&env, "one");
-        made.network = NetworkOptions::None;
-        made.limits.open_files = Some(77);
-        made.hide = vec!["secret".into()];
-        made.copy = vec!["ignored".into()];
-        let session = Session::create(&caller(&env), &made).await.unwrap();
-        let look = "ulimit -n; cat ignored; cat secret 2>/dev/null || true";
-        let want = "77\nbut asked for";
-        assert_eq!(sh(&session, look).await, want);
-        drop(session);
-        let named = find(&env, "one").await.unwrap();
-        living::stop(&caller(&env), &named, &provider())
-            .await
-            .unwrap();
-        let session = living::start(&caller(&env), named, &provider()).await;
-        assert_eq!(sh(&session.unwrap(), look).await, want);
-        delete(&env, "one").await;
-    });
+    // Hidden by what is mounted, and by what never came.
+    for mut made in [options(&env, "one"), bound(&env, "two")] {
+        let name = made.name.clone().unwrap();
+        block_on(async {
+            made.network = NetworkOptions::None;
+            made.limits.open_files = Some(77);
+            made.hide = vec!["secret".into()];
+            made.copy = vec!["ignored".into()];
+            let session = Session::create(&caller(&env), &made).await.unwrap();
+            let look = "ulimit -n; cat ignored; cat secret 2>/dev/null || true";
+            let want = "77\nbut asked for";
+            assert_eq!(sh(&session, look).await, want);
+            drop(session);
+            let named = find(&env, &name).await.unwrap();
+            living::stop(&caller(&env), &named, &provider())
+                .await
+                .unwrap();
+            let session = living::start(&caller(&env), named, &provider()).await;
+            assert_eq!(sh(&session.unwrap(), look).await, want);
+            delete(&env, &name).await;
+        });
+    }
 }
 
 fn sh_on_host(path: &std::path::Path) {

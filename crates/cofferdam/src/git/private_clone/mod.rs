@@ -255,7 +255,8 @@ fn configuration(spec: &PrivateCloneSpec<'_>) -> String {
             text.extend(["\t", key, " = ", &config_value(value), "\n"]);
         }
     };
-    let hooks = inside_hooks(spec).map(|path| path.to_string_lossy().into_owned());
+    let hooks = inside_hooks(spec.config, spec.repo.top.as_path())
+        .map(|path| path.to_string_lossy().into_owned());
     let version = match spec.repo.format {
         ObjectFormat::Sha1 => "0",
         ObjectFormat::Sha256 => "1",
@@ -316,9 +317,9 @@ fn config_value(value: &str) -> String {
 }
 
 /// `core.hooksPath` where it lies inside the tree, relative to its top: it is part of the work.
-fn inside_hooks(spec: &PrivateCloneSpec<'_>) -> Option<PathBuf> {
-    let path = spec.config.hooks_path.as_deref()?;
-    let relative = match path.strip_prefix(spec.repo.top.as_path()) {
+pub fn inside_hooks(config: &UserConfig, top: &Path) -> Option<PathBuf> {
+    let path = config.hooks_path.as_deref()?;
+    let relative = match path.strip_prefix(top) {
         Ok(relative) => relative,
         Err(_) if path.is_relative() => path,
         Err(_) => return None,
@@ -338,7 +339,7 @@ fn inside_hooks(spec: &PrivateCloneSpec<'_>) -> Option<PathBuf> {
 /// Copies the hooks that git would run: executable, not a sample, below the names git knows
 /// (anything else beside them is for the host).
 fn copy_hooks(spec: &PrivateCloneSpec<'_>, to: &Path) -> Result<(), FileError> {
-    if inside_hooks(spec).is_some() {
+    if inside_hooks(spec.config, spec.repo.top.as_path()).is_some() {
         return Ok(());
     }
     let from = match &spec.config.hooks_path {

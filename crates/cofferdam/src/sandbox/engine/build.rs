@@ -239,8 +239,8 @@ impl Engine {
         let mut said = said;
         let again = recipe.clone();
         match steps(client, recipe, &network.choice, cancel, &mut said).await {
-            // Docker looks through all images for a step that is done already, and fails where one of them is removed meanwhile (20.10).
-            Err(BuildError::Failed(why)) if why.contains(LOST) => {
+            // An engine looks through all images for a step that is done already, and fails where one of them is removed meanwhile.
+            Err(BuildError::Failed(why)) if LOST.iter().any(|lost| why.contains(lost)) => {
                 steps(client, again, &network.choice, cancel, said).await?;
             }
             built => built?,
@@ -252,8 +252,11 @@ impl Engine {
     }
 }
 
-/// What it says then.
-const LOST: &str = "unable to find image \"sha256:";
+/// What Docker (20.10) and Podman (4.3) say then.
+const LOST: [&str; 2] = [
+    "unable to find image \"sha256:",
+    "checking if cached image exists from a previous build: ",
+];
 
 /// As an engine takes the network of a build's steps: that of a container, whose first process this is.
 fn network_choice(kind: Kind, container: &str, process: i64) -> String {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::client::Client;
 use super::labels::{HOLDER, ROLE};
-use super::profile::MAPS_ROOT;
+use super::profile::{MAPS_ROOT, OF_ROOT};
 use super::reach::Reach;
 use super::record::{self, Made, Mounted};
 use super::users::Users;
@@ -140,19 +140,24 @@ impl Container {
         // Who is root of their engine starts as that, and is somebody else before anything runs.
         let added: Vec<String> = host.cap_add.iter().flatten().cloned().collect();
         let mapped = users == Users::Mapped;
-        let usual = mapped
-            && added
-                .iter()
-                .all(|one| one.trim_start_matches("CAP_") == MAPS_ROOT);
+        let has_root = made.is_some_and(|made| made.root);
+        let given: &[&str] = match (mapped, has_root) {
+            (true, _) => &[MAPS_ROOT],
+            (_, true) => &OF_ROOT,
+            _ => &[],
+        };
+        let usual = added
+            .iter()
+            .all(|one| given.contains(&one.trim_start_matches("CAP_")));
         let rights = is(host.privileged, "it is privileged")
-            .or_else(|| is(!self.drops_all(), "it keeps some of an engine's own"))
+            .or_else(|| is(!self.drops_all(given), "it keeps some of an engine's own"))
             .or_else(|| some("added", Some(&added).filter(|_| !usual).map(Vec::as_slice)))
             .or_else(|| {
                 let root = matches!(
                     self.config.user.split(':').next(),
                     None | Some("" | "0" | "root")
                 );
-                is(root && !mapped, "it starts as root")
+                is(root && !mapped && !has_root, "it starts as root")
             });
         let options = host.security_opt.as_deref().unwrap_or_default();
         let unconfined = options.iter().any(|option| option.contains("unconfined"));
@@ -183,7 +188,15 @@ impl Container {
             (!networks.is_empty()).then(|| format!("joined by hand: {}", networks.join(", ")));
         let restart = &host.restart_policy.name;
         vec![
-            Examined::of("its rights", rights, "none added"),
+            Examined::of(
+                "its rights",
+                rights,
+                if has_root {
+                    "none added but those of your commands as root"
+                } else {
+                    "none added"
+                },
+            ),
             Examined::of(
                 "its filter",
                 filter,
@@ -226,11 +239,12 @@ impl Container {
         ]
     }
 
-    /// One engine says so, the other one names what it would have had.
-    fn drops_all(&self) -> bool {
+    /// One engine says so, the other one names what it would have had, but for what it is `given`.
+    fn drops_all(&self, given: &[&str]) -> bool {
         let dropped = self.host_config.cap_drop.iter().flatten();
         let dropped: Vec<&str> = dropped.map(|one| one.trim_start_matches("CAP_")).collect();
-        dropped.contains(&"ALL") || USUAL.iter().all(|one| dropped.contains(one))
+        let mut others = USUAL.iter().filter(|one| !given.contains(one));
+        dropped.contains(&"ALL") || others.all(|one| dropped.contains(one))
     }
 
     fn is_probed(&self) -> bool {
@@ -323,6 +337,8 @@ mod tests {
             memory: Some(1000),
             cpus: None,
             command: Vec::new(),
+            root: false,
+            is_mapped: false,
         }
     }
 

@@ -183,6 +183,7 @@ pub(super) async fn let_go(reach: &Reach, handle: &Handle) -> Result<Option<Stri
 fn clear(reach: &Reach, handle: &Handle) -> Result<(), SandboxError> {
     if let Ok(door) = Door::at(&handle.state) {
         door.remove();
+        door.of_root().remove();
     }
     let failed = |error: String| SandboxError::Start(error);
     attached::clear(&places::mounted(&reach.options, &handle.id))

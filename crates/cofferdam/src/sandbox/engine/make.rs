@@ -122,6 +122,8 @@ pub(super) async fn come_up(
     let made = body(holder.as_ref());
     let planned = Made {
         command: command(client.kind(), &names[0], &made),
+        root: container.has_root(),
+        is_mapped: users == Users::Mapped,
         ..profile::planned(&made)
     };
     let (mut holder, newborn) = match both(client, holder, &names, made).await {
@@ -140,8 +142,13 @@ pub(super) async fn come_up(
     is_filtered(client.kind(), &stream)?;
     // It has them now.
     drop(attached);
-    let frame = describe(spec, environment(spec, variables), seen, users)?;
+    let root = container.has_root();
+    let frame = describe(spec, environment(spec, variables), seen, &given, root)?;
     let mut fds = holder.as_mut().map(Held::take_sockets).unwrap_or_default();
+    if let (true, Lifetime::UntilRemoved { state }) = (root, &spec.lifetime) {
+        let listener = Door::at(state)?.of_root().bind_alone();
+        fds.push(listener.map_err(start_error)?);
+    }
     fds.extend(
         door.map(Door::bind)
             .transpose()
@@ -317,9 +324,16 @@ impl<'a> Container<'a> {
             users: given.users,
             memory_of_machine: memory_of_machine(),
             runtime: self.runtime.clone(),
+            root: self.has_root(),
             socket: Rendezvous::socket(MEETING),
         };
         profile.body()
+    }
+
+    /// Whoever's the engine is is root in its containers already, and what lies in them is theirs.
+    fn has_root(&self) -> bool {
+        let stays = matches!(self.spec.lifetime, Lifetime::UntilRemoved { .. });
+        self.spec.root && stays && self.given.users != Users::Mapped
     }
 }
 
@@ -402,18 +416,22 @@ fn describe(
     spec: &SandboxSpec,
     environment: std::collections::BTreeMap<std::ffi::OsString, std::ffi::OsString>,
     seen: Vec<protocol::Seen>,
-    users: Users,
+    given: &Given,
+    root: bool,
 ) -> Result<Vec<u8>, SandboxError> {
     use std::os::unix::ffi::OsStrExt;
     let mut limits = limits::of(&spec.limits, None, limits::file_table());
-    if !users.rootless() {
+    if !given.users.rootless() {
         // The engine counts them. Here it would be all of the user's, of the whole machine.
         limits.processes = None;
     }
     let setup = Setup {
         hostname: String::new(),
-        // It was started with the agent's ids, or has taken them already.
-        agent: Agent::Caller,
+        agent: match (root, given.ids) {
+            (true, (uid, gid)) => Agent::Separate { uid, gid },
+            // It was started with the agent's ids, or has taken them already.
+            (false, _) => Agent::Caller,
+        },
         mounts: Vec::new(),
         limits,
         workdir: spec.workdir.as_os_str().as_bytes().to_vec(),
@@ -426,6 +444,7 @@ fn describe(
         lifetime: lifetime(spec),
         group: None,
         seen,
+        root,
     };
     protocol::encode(&setup).map_err(|error| SandboxError::Unsupported {
         what: format!("cannot describe the sandbox to its init: {error}"),

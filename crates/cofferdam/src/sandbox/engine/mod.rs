@@ -5,6 +5,7 @@
 //! is ([`profile`], [`mounts`]), how one comes up ([`make`]) and ends ([`life`]). docs/decisions/0013-engines.md.
 
 mod about;
+mod as_root;
 mod ask;
 mod attached;
 mod build;
@@ -106,7 +107,7 @@ impl EngineOptions {
 /// The image that is used where nobody names one and none of ours was built.
 pub const IMAGE: &str = "debian:bookworm-slim";
 
-const ABILITIES: [Ability; 7] = [
+const ABILITIES: [Ability; 8] = [
     Ability::Mount,
     Ability::Pause,
     Ability::Terminal,
@@ -114,6 +115,7 @@ const ABILITIES: [Ability; 7] = [
     Ability::Files,
     Ability::Ports,
     Ability::Layers,
+    Ability::Root,
 ];
 
 /// One engine as a provider. Cheap to clone; it connects when it is first needed.
@@ -273,6 +275,15 @@ impl BindMountProvider for Engine {
 
     async fn examine(&self, handle: &Handle) -> Result<Vec<Examined>, SandboxError> {
         examine::examine(&self.reach, handle).await
+    }
+
+    async fn open_as_root(
+        &self,
+        handle: &Handle,
+        files_of: (u32, u32),
+    ) -> Result<Box<dyn Sandbox>, SandboxError> {
+        let opened = as_root::open(&self.reach, handle, files_of);
+        Ok(Box::new(Box::pin(opened).await?))
     }
 
     async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {

@@ -49,6 +49,8 @@ pub(super) struct Profile<'a> {
     pub(super) memory_of_machine: u64,
     /// Another one than the engine's own.
     pub(super) runtime: Option<String>,
+    /// The host may start programs as root in it.
+    pub(super) root: bool,
     /// The path of the guest's first argument: where it meets its maker.
     pub(super) socket: String,
 }
@@ -57,7 +59,11 @@ impl Profile<'_> {
     pub(super) fn body(self) -> Body {
         let (uid, gid) = self.ids;
         let mut guest = vec![GUEST.to_owned()];
-        let user = if self.users == Users::Mapped {
+        let user = if self.root {
+            // The guest becomes the agent, and leaves a child behind that stays root.
+            guest.extend(["init".to_owned(), self.socket.clone()]);
+            "0:0".to_owned()
+        } else if self.users == Users::Mapped {
             // Its files are the caller's by being root's, until the guest maps them.
             let ids = [uid.to_string(), gid.to_string()];
             guest.extend(["init-as".to_owned(), self.socket.clone()]);
@@ -98,7 +104,12 @@ impl Profile<'_> {
             network_mode: Some(self.network.to_owned()),
             cap_drop: Some(vec!["ALL".to_owned()]),
             // Without it the kernel maps no root (Linux 5.12). The guest has it alone, and drops it.
-            cap_add: (self.users == Users::Mapped).then(|| vec![MAPS_ROOT.to_owned()]),
+            cap_add: match (self.users, self.root) {
+                (Users::Mapped, _) => Some(vec![MAPS_ROOT.to_owned()]),
+                // The agent's process gives them up, and no new privileges come with any program.
+                (_, true) => Some(OF_ROOT.map(str::to_owned).to_vec()),
+                (_, false) => None,
+            },
             // Whose engine it is has the image's files too.
             readonly_rootfs: Some(self.users == Users::Mapped),
             userns_mode: self.namespace.clone(),
@@ -232,6 +243,8 @@ pub(super) fn planned(body: &Body) -> Made {
         memory: host.and_then(|host| host.memory),
         cpus: host.and_then(|host| host.nano_cpus),
         command: Vec::new(),
+        root: false,
+        is_mapped: false,
     }
 }
 
@@ -245,6 +258,18 @@ fn none() -> HealthConfig {
 
 /// The right to give the root of a user namespace to another one.
 pub(super) const MAPS_ROOT: &str = "SETFCAP";
+
+/// What the root of a dev sandbox may, where the configuration has commands for it; and the last, by which the guest drops what the
+/// agent is not to have.
+pub(super) const OF_ROOT: [&str; 7] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "SETGID",
+    "SETUID",
+    "SETPCAP",
+];
 
 /// An engine's own filter of system calls forbids user namespaces to everybody. This one allows what makes a sandbox; the guest adds
 /// to each program the one that forbids it.
@@ -315,6 +340,7 @@ mod tests {
             namespace: None,
             memory_of_machine: 1_000_000,
             runtime: None,
+            root: false,
             socket: String::new(),
         }
     }

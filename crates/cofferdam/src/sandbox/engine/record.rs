@@ -46,6 +46,12 @@ pub(super) struct Made {
     /// What a command line of the engine's would have to say to make the same. Nothing in records of earlier builds.
     #[serde(default)]
     pub(super) command: Vec<String>,
+    /// The host may start programs as root in it.
+    #[serde(default)]
+    pub(super) root: bool,
+    /// Its user is the root of its engine's containers.
+    #[serde(default)]
+    pub(super) is_mapped: bool,
 }
 
 /// A directory or file of the host's that the agent sees.

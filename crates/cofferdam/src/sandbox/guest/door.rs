@@ -17,12 +17,17 @@ use super::connection::ANSWER_LIMIT;
 use crate::sandbox::{Mount, SandboxError, SandboxSpec};
 
 const SOCKET: &str = "guest.sock";
+/// Of the root of a container.
+const ROOT_SOCKET: &str = "root.sock";
 /// Between two attempts to connect where many others do.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The directory in which a sandbox's socket lies. Its path may be longer than the address of a socket.
 #[derive(Debug)]
-pub(in crate::sandbox) struct Door(OwnedFd);
+pub(in crate::sandbox) struct Door {
+    directory: OwnedFd,
+    name: &'static str,
+}
 
 impl Door {
     /// The directory is the caller's, and nobody else can enter it.
@@ -38,11 +43,20 @@ impl Door {
         if !ours || found.st_mode & 0o077 != 0 {
             return Err(failed(io::Error::other("others can enter it")));
         }
-        Ok(Self(directory))
+        let name = SOCKET;
+        Ok(Self { directory, name })
+    }
+
+    /// Where the root of a container listens, beside this one.
+    pub(in crate::sandbox) fn of_root(self) -> Self {
+        Self {
+            name: ROOT_SOCKET,
+            ..self
+        }
     }
 
     fn address(&self) -> io::Result<SocketAddrUnix> {
-        let path = format!("/proc/self/fd/{}/{SOCKET}", self.0.as_raw_fd());
+        let path = format!("/proc/self/fd/{}/{}", self.directory.as_raw_fd(), self.name);
         Ok(SocketAddrUnix::new(path)?)
     }
 
@@ -50,12 +64,9 @@ impl Door {
     /// file, by which init sees that nobody will find it any more, and what wakes it up then, unless the user's instances
     /// of inotify are used up.
     pub(in crate::sandbox) fn bind(&self) -> io::Result<Vec<OwnedFd>> {
-        self.remove();
-        let socket = socket()?;
-        rustix::net::bind(&socket, &self.address()?)?;
-        rustix::fs::chmodat(&self.0, SOCKET, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+        let socket = self.bind_alone()?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.0, SOCKET, flags, Mode::empty())?;
+        let file = rustix::fs::openat(&self.directory, self.name, flags, Mode::empty())?;
         let watch = watch(&file).ok();
         Ok([Some(socket), Some(file), watch]
             .into_iter()
@@ -63,8 +74,18 @@ impl Door {
             .collect())
     }
 
+    /// The listener without what tells of its file.
+    pub(in crate::sandbox) fn bind_alone(&self) -> io::Result<OwnedFd> {
+        self.remove();
+        let socket = socket()?;
+        rustix::net::bind(&socket, &self.address()?)?;
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::chmodat(&self.directory, self.name, mode, AtFlags::empty())?;
+        Ok(socket)
+    }
+
     pub(in crate::sandbox) fn remove(&self) {
-        let _ = rustix::fs::unlinkat(&self.0, SOCKET, AtFlags::empty());
+        let _ = rustix::fs::unlinkat(&self.directory, self.name, AtFlags::empty());
     }
 
     /// Whether a guest does. Where that cannot be told one does.

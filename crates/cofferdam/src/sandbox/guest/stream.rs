@@ -87,8 +87,9 @@ pub(in crate::sandbox) async fn read_exact(
     Ok(())
 }
 
-/// What comes with a set-up at most: the sockets of a wall that something else made, and what a sandbox that outlives its maker has.
-const MOST_SENT: usize = WALL_SOCKETS + 3;
+/// What comes with a set-up at most: the sockets of a wall that something else made, the way to a root, and what a sandbox that outlives
+/// its maker has.
+const MOST_SENT: usize = WALL_SOCKETS + 4;
 
 /// Sends all of it, with descriptors that travel with the first byte: [`MOST_SENT`] at most.
 pub(in crate::sandbox) async fn send(

@@ -162,6 +162,7 @@ fn describe(
             .freezer()
             .map(|group| group.as_os_str().as_bytes().to_vec()),
         seen: Vec::new(),
+        root: false,
     };
     protocol::encode(&setup).map_err(|error| SandboxError::Unsupported {
         what: format!("cannot describe the sandbox to its init: {error}"),

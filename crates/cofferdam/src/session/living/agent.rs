@@ -309,6 +309,7 @@ impl Session {
             Strategy::Head | Strategy::Branch => repository.head.branch_text(),
         };
         Ok(Plan {
+            root: false,
             config,
             author,
             branch_exists: true,

@@ -4,21 +4,27 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::life::{halt, turn};
 use super::{Named, Session, SessionError};
 use crate::git::land::Landing;
-use crate::git::{CommitLine, Identity, Oid, identity};
+use crate::git::{CommitLine, Identity, Oid, Repository, identity};
 use crate::names::SandboxId;
+use crate::path_json::PathText;
 use crate::registry::{Owned, Record};
-use crate::sandbox::{BindMountProvider, SandboxError};
+use crate::sandbox::{BindMountProvider, Sandbox, SandboxError};
+use crate::session::check_plan::CheckPlan;
+use crate::session::checks::Checks;
 use crate::session::collect::{Collected, Collector, Reaches, Source};
+use crate::session::configured::effective;
 use crate::session::emitter::Emitter;
 use crate::session::event::{Event, EventSink, Notice};
+use crate::session::judge::{Judge, Judging};
 use crate::session::options::Caller;
 use crate::session::report::Beside;
-use crate::session::{guard, watched};
+use crate::session::{guard, protect, watched};
 
 /// What one collecting brought home.
 #[derive(Debug, Clone)]
@@ -71,13 +77,14 @@ impl Session {
             Err(SandboxError::Restless) => {
                 let closed = self.sandbox.close().await;
                 closed.map_err(|source| self.failed(source))?;
-                let gathered = gather(&self.caller, named, &mut turn, reaches).await;
+                let gathered = gather(&self.caller, named, &mut turn, (reaches, None)).await;
                 return gathered.map(Collection::ended).map_err(SessionError::ended);
             }
             Err(source) => return Err(self.failed(source)),
         }
         let began = Instant::now();
-        let mut gathered = gather(&self.caller, named, &mut turn, reaches).await;
+        let sandbox = Some(self.sandbox.as_ref());
+        let mut gathered = gather(&self.caller, named, &mut turn, (reaches, sandbox)).await;
         // Where that fails they go on when this process is gone.
         let thawed = self.sandbox.thaw().await;
         if let Ok(collection) = &mut gathered {
@@ -118,7 +125,7 @@ async fn bring_home(
             let mut turn = turn(caller, &named).await?;
             // Nothing starts it now; what a killed one left does not write either.
             halt(caller, &named, provider).await?;
-            gather(caller, &named, &mut turn, reaches).await
+            gather(caller, &named, &mut turn, (reaches, None)).await
         }
         Err(error) => Err(error),
     }
@@ -152,12 +159,12 @@ pub(super) fn collector<'a>(
     }
 }
 
-/// Nothing of the sandbox runs meanwhile.
+/// Nothing of the sandbox runs until its commits are received; with the sandbox, where it is open, it goes on while they are checked.
 pub(super) async fn gather(
     caller: &Caller,
     named: &Named,
     turn: &mut Owned,
-    reaches: Reaches,
+    (reaches, sandbox): (Reaches, Option<&dyn Sandbox>),
 ) -> Result<Collection, SessionError> {
     let user = caller.user_home.as_deref();
     let config = identity::user_config(&named.repository, user, &caller.cancel).await?;
@@ -165,8 +172,17 @@ pub(super) async fn gather(
     let told = Told::default();
     let events = Emitter::sink(told.beside(&caller.events));
     let author = config.identity.as_ref().unwrap_or(&fallback);
+    let plan = bring_up(caller, named, turn).await?;
+    let judge = Resuming {
+        checks: Checks::new(caller.clone()),
+        sandbox: sandbox.filter(|_| !plan.is_nothing()),
+    };
+    // Whoever only looks waits for no checks.
+    let moves = reaches == Reaches::WhileItLives;
+    let judging = moves.then(|| Judging::by(&judge));
     let collector = Collector {
         reaches,
+        judge: judging.as_ref(),
         ..collector(caller, named, author, &events)
     };
     let collected = Box::pin(collector.collect(turn, Source::State)).await;
@@ -220,6 +236,53 @@ pub(super) async fn gather(
         still: Duration::ZERO,
         checkout: collected.checkout,
     })
+}
+
+/// What nobody may change is what the configuration says by now, and what it said before. Returns what is to be checked.
+async fn bring_up(
+    caller: &Caller,
+    named: &Named,
+    turn: &mut Owned,
+) -> Result<CheckPlan, SessionError> {
+    let found = effective(caller, &named.repository).await;
+    let top = named.repository.top.as_path();
+    let (mut all, before) = (turn.record.protected.clone(), turn.record.protected.len());
+    // One that cannot be protected is told by whoever plans with it.
+    let said = found.config.protect.iter();
+    for path in said.filter_map(|one| protect::plain(top, &one.value)?.ok()) {
+        if !all.iter().any(|known| known.0 == path) {
+            all.push(PathText(path));
+        }
+    }
+    if all.len() > before {
+        turn.record.protected = all;
+        turn.save()?;
+    }
+    Ok(CheckPlan::of(&found))
+}
+
+/// Checks take as long as they take: the sandbox goes on meanwhile.
+#[derive(Debug)]
+struct Resuming<'a> {
+    checks: Checks,
+    /// One that stands still for what takes long.
+    sandbox: Option<&'a dyn Sandbox>,
+}
+
+#[async_trait]
+impl Judge for Resuming<'_> {
+    async fn judge(
+        &self,
+        repo: &Repository,
+        record: &Record,
+        trusted: &Oid,
+        tip: &Oid,
+    ) -> Result<(), String> {
+        if let Some(sandbox) = self.sandbox {
+            sandbox.thaw().await.map_err(|error| error.to_string())?;
+        }
+        self.checks.judge(repo, record, trusted, tip).await
+    }
 }
 
 /// What collecting says on its way, for whoever does not listen meanwhile.

@@ -15,13 +15,14 @@ use crate::sandbox::{
     examined,
 };
 use crate::session::Caller;
+use crate::session::configured::effective;
 use crate::session::emitter::Emitter;
 use crate::session::extra::Beside;
 use crate::session::form::Form;
 use crate::session::mode_reason::ModeReason;
 use crate::session::plan::error::PlanError;
 use crate::session::sync::SyncMode;
-use crate::session::{guard, network, place, prepare, push, watched};
+use crate::session::{as_root, guard, network, place, prepare, push, watched};
 use crate::wall::change::Change;
 use crate::wall::supervisor::{self, Compiled, Supervisor, Wall};
 
@@ -227,6 +228,8 @@ pub async fn start(
         repository: Some(named.repository.top.clone()),
         image: record.image.clone(),
         limits: form.limits(),
+        root: as_root::can_be(record.dev.is_some(), provider.abilities())
+            && as_root::is_wanted(&effective(caller, &named.repository).await.config),
         network: network::of_a_record(&caller.home, record),
         lifetime: Lifetime::UntilRemoved {
             state: directory.clone(),
@@ -259,6 +262,19 @@ pub async fn start(
     session.bring(SyncMode::IfChanged).await?;
     drop(turn);
     Ok(session)
+}
+
+/// Has it made from another image of its provider's, from its next start on.
+pub async fn make_from(
+    caller: &Caller,
+    named: &mut Named,
+    image: &str,
+) -> Result<(), SessionError> {
+    let mut turn = turn(caller, named).await?;
+    turn.record.image = Some(image.to_owned());
+    turn.save()?;
+    named.record = turn.record.clone();
+    Ok(())
 }
 
 /// What it sees beside its files: looked at as when it was made.

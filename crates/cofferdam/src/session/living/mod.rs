@@ -33,7 +33,7 @@ pub use error::SessionError;
 pub use exec::{ProgramId, SessionExec};
 pub use follow::Followed;
 pub(super) use life::ask;
-pub use life::{Condition, condition, start, uncollected};
+pub use life::{Condition, condition, make_from, start, uncollected};
 pub use ports::{Forwarded, publish};
 pub use remove::{end, end_if_safe};
 pub use rest::rest;

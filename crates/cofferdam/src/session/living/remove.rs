@@ -117,7 +117,7 @@ async fn close(
 }
 
 async fn look(caller: &Caller, named: &Named, turn: &mut Owned) -> Result<(), SessionError> {
-    let collection = gather(caller, named, turn, Reaches::WhileItLives).await?;
+    let collection = gather(caller, named, turn, (Reaches::WhileItLives, None)).await?;
     if matches!(collection.landing, Landing::Refused { .. }) {
         let risk = ManageError::KeptWork {
             name: turn.record.name.to_string(),

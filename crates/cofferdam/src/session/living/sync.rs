@@ -82,6 +82,7 @@ impl Session {
             workdir: &form.workdir(),
             mounts: &self.record().mounts,
             sandbox: self.sandbox(),
+            record: self.record(),
             environment: &environment,
             events: &Emitter::sink(self.caller.events.clone()),
             life: form.starts(),

@@ -80,6 +80,9 @@ pub struct Summary {
     pub provider: String,
     /// "layer", "bind", "copy" or "inside".
     pub mode: &'static str,
+    /// It is a dev sandbox on a branch beside its checkout.
+    #[serde(skip)]
+    pub on_branch: bool,
     /// Its files are in no worktree.
     #[serde(skip)]
     pub owns_files: bool,
@@ -320,6 +323,7 @@ async fn summary(
         id: record.id,
         kind: if record.dev.is_some() { "dev" } else { "task" },
         mode: record.mode.as_str(),
+        on_branch: record.dev.as_ref().is_some_and(|of| of.branch.is_some()),
         owns_files: record.mode.owns_files(),
         state,
         interrupted,
@@ -343,9 +347,9 @@ async fn summary(
         uncollected,
         changes,
         worktree: record.worktree.clone().filter(|path| path.is_dir()),
-        workdir: match record.dev.as_ref().and_then(|of| of.branch.as_ref()) {
-            Some(branch) => Some(dev::worktree(branch)),
-            None => workdir(&record, home),
+        workdir: match (record.dev.as_ref(), repo) {
+            (Some(of), Some(repo)) => Some(dev::workdir(&repo.top, of)),
+            _ => workdir(&record, home),
         },
         volumes: record.volumes.iter().map(|one| one.name.clone()).collect(),
         created: record.created,

@@ -23,7 +23,7 @@ use super::extra::{self, ExtraMountError};
 use super::manage::recover_in;
 use super::mode_reason::ModeReason;
 use super::options::{Caller, SessionOptions};
-use super::{dev, hide, network, place, ports, protect};
+use super::{as_root, dev, hide, network, place, ports, protect};
 use crate::config::Valued;
 use crate::git::discovery::{self, Start};
 use crate::git::identity::{self, UserConfig};
@@ -57,6 +57,8 @@ pub(super) struct Plan {
     pub setup: Option<SetUp>,
     /// What commits must pass before a branch moves to them.
     pub checks: CheckPlan,
+    /// The configuration has commands for a root inside, and there can be one.
+    pub root: bool,
 }
 
 /// `setup` of the configuration.
@@ -223,6 +225,8 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
     let network = Some(options.network.kind());
     let ports = ports::wanted(&options.ports, options.ports_configured, is_dev, network);
     let ports = ports.map_err(PlanError::from)?;
+    let root =
+        as_root::can_be(is_dev, options.sandbox.abilities()) && as_root::is_wanted(&config_says);
     let record = Record {
         version: VERSION,
         id,
@@ -272,6 +276,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         workdir,
         setup,
         checks,
+        root,
     })
 }
 

@@ -129,6 +129,7 @@ impl Making<'_> {
             workdir: &self.plan.workdir,
             mounts: &self.plan.record.mounts,
             sandbox: ready.sandbox(),
+            record: &owned.record,
             environment: self.environment,
             events: self.events,
             life: 1,
@@ -323,7 +324,8 @@ impl Making<'_> {
             shared::remember(&state, &found.inodes)?;
         }
 
-        if let Some(branch) = owned.record.dev.as_ref().and_then(|of| of.branch.as_ref()) {
+        let on_branch = owned.record.dev.as_ref().and_then(|of| of.branch.as_ref());
+        if let Some(branch) = on_branch.filter(|_| !self.options.only_asked) {
             let shelved =
                 Box::pin(shelf::provision(self.caller, &self.plan.repository, branch)).await;
             shelved.map_err(step("shelf"))?;

@@ -70,6 +70,7 @@ impl Making<'_> {
             repository: Some(self.plan.repository.top.clone()),
             image: self.plan.record.image.clone(),
             limits: self.options.limits.clone(),
+            root: self.plan.root,
             network: self.options.network.spec(
                 &self.caller.home,
                 &owned.record,
@@ -112,6 +113,9 @@ impl Making<'_> {
             form.write(owned)?;
             if self.lives_on {
                 shells::agent_home(owned.directory())?;
+                if owned.record.dev.is_some() {
+                    shells::give_rules(owned.directory())?;
+                }
             } else {
                 // That of a run goes with it.
                 spec.mounts.pop();

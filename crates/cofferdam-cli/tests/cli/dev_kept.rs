@@ -1,0 +1,238 @@
+//! What lasts in dev sandboxes and what holds in containers as well: history, logins, guard-rails, volumes, and what a push meets.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use cofferdam_lab::skip;
+
+use crate::containers;
+use crate::environment::finish;
+use crate::lives::Lives;
+
+const LOGIN: &str = r#"{"claudeAiOauth":{"accessToken":"a","refreshToken":"r","expiresAt":1}}"#;
+
+/// What is typed in a shell is there after the sandbox was made anew, in the file that the shell reads.
+// covers: S3-12, S3-44
+#[test]
+fn what_was_typed_outlives_the_sandbox() {
+    let lives = Lives::new();
+    lives.cofferdam(&["start"]).expect_code(0);
+    let mut typed = Vec::new();
+    for shell in ["bash", "zsh"] {
+        let is_there = lives.exec("dev", &format!("command -v {shell}"));
+        if !is_there.status.success() {
+            skip!("there is no {shell} on this machine");
+            continue;
+        }
+        let mut on = lives.on_a_terminal(&["exec", "-t", "dev", "--", shell, "-i"]);
+        on.press(&format!("echo rem''embered-by-{shell}\r"));
+        on.expect(&format!("remembered-by-{shell}"));
+        on.press("exit\r");
+        on.ends();
+        typed.push(shell);
+    }
+    lives
+        .cofferdam(&["delete", "--force", "dev"])
+        .expect_code(0);
+    lives.cofferdam(&["start"]).expect_code(0);
+    for shell in typed {
+        let file = format!("/commandhistory/.{shell}_history");
+        let seen = lives.exec("dev", &format!("cat {file}")).expect_code(0);
+        assert!(
+            seen.stdout.contains(&format!("embered-by-{shell}")),
+            "{seen}"
+        );
+    }
+    lives
+        .cofferdam(&["delete", "--force", "dev"])
+        .expect_code(0);
+}
+
+/// A stopped one is started, and one on a branch opens where that branch is.
+// covers: S3-39, S3-120
+#[test]
+fn a_shell_starts_what_was_stopped() {
+    let lives = Lives::new();
+    lives.cofferdam(&["start"]).expect_code(0);
+    lives.cofferdam(&["stop"]).expect_code(0);
+    let mut shell = lives.on_a_terminal(&[]);
+    shell.press("echo in $(pwd) $((40+2))\rexit\r");
+    shell.expect("in /workspace/repository 42");
+    shell.ends();
+    let mut shell = lives.on_a_terminal(&["shell", "--branch", "two"]);
+    shell.press("echo in $(pwd) $((40+2))\rexit\r");
+    shell.expect("in /repo-shelf/worktrees/two 42");
+    shell.ends();
+    lives
+        .cofferdam(&["delete", "--force", "dev", "dev-two"])
+        .expect_code(0);
+}
+
+// covers: S3-42
+#[test]
+fn volumes_are_named_and_looked_into() {
+    let lives = Lives::new();
+    lives.cofferdam(&["start"]).expect_code(0);
+    lives
+        .exec("dev", "echo x > /commandhistory/one")
+        .expect_code(0);
+    let names = lives.cofferdam(&["volume"]).expect_code(0).stdout;
+    let names: Vec<&str> = names.lines().collect();
+    let hash = names
+        .iter()
+        .find_map(|name| name.strip_prefix("cofferdam-shelf-"));
+    let hash = hash.unwrap();
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    let history = format!("cofferdam-{hash}-history");
+    let shelf = format!("cofferdam-shelf-{hash}");
+    let mut wanted = [
+        "cofferdam-codex-config",
+        "cofferdam-creds",
+        history.as_str(),
+        shelf.as_str(),
+    ];
+    wanted.sort_unstable();
+    assert_eq!(sorted, wanted);
+    let listed = lives
+        .cofferdam(&["volume", "list", "--json"])
+        .expect_code(0);
+    let listed: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
+    let listed = listed.as_array().unwrap();
+    let of_history = listed.iter().find(|one| one["name"] == history.as_str());
+    assert_eq!(of_history.unwrap()["used_by"], serde_json::json!(["dev"]));
+    let inspected = lives
+        .cofferdam(&["volume", "inspect", "--json", &history])
+        .expect_code(0);
+    let inspected: serde_json::Value = serde_json::from_str(&inspected.stdout).unwrap();
+    let one = inspected.as_array().map_or(&inspected, |all| &all[0]);
+    assert_eq!(one["files"], 1, "{inspected}");
+    let used = lives
+        .cofferdam(&["volume", "remove", &history])
+        .expect_code(1);
+    assert!(used.stderr.contains("dev"), "{used}");
+    lives
+        .cofferdam(&["delete", "--force", "dev"])
+        .expect_code(0);
+    lives
+        .cofferdam(&["volume", "remove", &history])
+        .expect_code(0);
+}
+
+/// In containers as natively: what nobody may write, what its git refuses, and a login that somebody made there.
+// covers: S3-45, S3-59, S3-60, S3-66
+#[test]
+fn it_is_the_same_in_containers() {
+    for world in containers::worlds() {
+        world
+            .environment
+            .write(".cofferdam/config.yaml", "protect: [guarded/deep]\n");
+        let start = containers::making("start", world.engine, &["--network", "none"]);
+        world.cofferdam(&start).expect_code(0);
+        let script = "for path in .husky guarded/deep .git/hooks .cofferdam; do mkdir -p $path 2>/dev/null; touch $path/x 2>/dev/null && echo $path; done; \
+                      mv guarded other 2>/dev/null && echo moved; mv .husky other 2>/dev/null && echo moved; touch guarded/beside && echo beside";
+        let seen = world.exec_in("dev", script);
+        assert_eq!(seen.stdout, "beside\n", "{}: {seen}", world.engine);
+        let around = world.exec_in("dev", "git commit --allow-empty --no-verify -m skipped");
+        assert!(!around.status.success(), "{around}");
+        assert!(
+            around.stderr.contains("note: its git refused: "),
+            "{around}"
+        );
+        let rules = world.exec_in("dev", "cat ~/.claude/CLAUDE.md");
+        assert!(rules.stdout.contains("--no-verify"), "{rules}");
+
+        let login =
+            format!("mkdir -p ~/.claude && printf %s '{LOGIN}' > ~/.claude/.credentials.json");
+        let left = world.exec_in("dev", &login).expect_code(0);
+        assert!(left.stderr.contains("the login of claude-code"), "{left}");
+        world
+            .cofferdam(&["delete", "--force", "dev"])
+            .expect_code(0);
+        world.cofferdam(&start).expect_code(0);
+        let seen = world.exec_in("dev", "cat ~/.claude/.credentials.json");
+        assert_eq!(seen.stdout, LOGIN, "{}", world.engine);
+        world
+            .cofferdam(&["delete", "--force", "dev"])
+            .expect_code(0);
+    }
+}
+
+/// A branch that the host moves while a push is checked keeps the host's commit.
+// covers: S3-133
+#[test]
+fn a_push_while_the_host_commits() {
+    let lives = Lives::new();
+    let own = lives.home().join(".cofferdam");
+    cofferdam::fsx::private_dir(&own).unwrap();
+    let text = b"gate: {checks: [{cmd: sleep 5}]}\n";
+    cofferdam::fsx::write_private(&own.join("config.yaml"), text).unwrap();
+    lives
+        .cofferdam(&["start", "--branch", "two"])
+        .expect_code(0);
+    let push = "git commit -q --allow-empty -m inside && git push host two";
+    let mut pushing = lives.command(&["exec", "dev-two", "--", "sh", "-c", push]);
+    let pushing = pushing
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The check's sandbox is there: the push has passed the gate.
+    let until = Instant::now() + Duration::from_secs(30);
+    while !lives
+        .cofferdam(&["list", "--all", "--json"])
+        .stdout
+        .contains("check")
+    {
+        assert!(Instant::now() < until);
+    }
+    let tree = lives.git(&["rev-parse", "main^{tree}"]);
+    let commit = lives.git(&["commit-tree", "-p", "main", "-m", "of-the-host", &tree]);
+    lives.git(&["update-ref", "refs/heads/two", &commit]);
+    let done = finish(pushing).expect_code(1);
+    assert!(done.stderr.contains("the branch moved meanwhile"), "{done}");
+    assert_eq!(
+        lives.git(&["log", "-1", "--format=%s", "two"]).trim(),
+        "of-the-host"
+    );
+    lives
+        .cofferdam(&["delete", "--force", "dev-two"])
+        .expect_code(0);
+}
+
+/// What was on the shelf is there when the checkout is not.
+#[test]
+fn a_checkout_that_was_moved_keeps_its_shelf() {
+    let lives = Lives::new();
+    lives
+        .cofferdam(&["start", "--branch", "two"])
+        .expect_code(0);
+    lives
+        .exec(
+            "dev-two",
+            "echo kept > kept; git add kept; git commit -qm kept",
+        )
+        .expect_code(0);
+    let names = lives.cofferdam(&["volume"]).expect_code(0).stdout;
+    let shelf = names.lines().find(|name| name.contains("shelf"));
+    let shelf = shelf.unwrap().to_owned();
+    let repository = lives.repository();
+    let moved = repository.with_file_name("moved");
+    std::fs::rename(&repository, &moved).unwrap();
+    std::fs::create_dir(&repository).unwrap();
+    let refused = lives
+        .cofferdam(&["exec", "dev-two", "--", "true"])
+        .expect_code(1);
+    assert!(!refused.stderr.is_empty(), "{refused}");
+    let to = lives.home().join("exported");
+    let export = ["volume", "export", &shelf, to.to_str().unwrap()];
+    lives.cofferdam(&export).expect_code(0);
+    assert!(to.exists());
+    std::fs::remove_dir(&repository).unwrap();
+    std::fs::rename(&moved, &repository).unwrap();
+    let seen = lives.exec("dev-two", "cat kept");
+    assert_eq!(seen.stdout, "kept\n", "{seen}");
+    lives
+        .cofferdam(&["delete", "--force", "dev-two"])
+        .expect_code(0);
+}
