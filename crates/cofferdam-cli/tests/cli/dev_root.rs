@@ -65,6 +65,10 @@ fn inside(world: &World, script: &str) -> String {
 #[test]
 fn a_root_of_the_configurations_alone() {
     for world in containers::worlds() {
+        if world.engine == "docker" && world.is_rootless() {
+            nobody_beside_its_user(&world);
+            continue;
+        }
         let checkout = world.environment.repository();
         write_private(&checkout.join("tool"), b"text").unwrap();
         configure(
@@ -124,7 +128,9 @@ fn a_root_of_the_configurations_alone() {
             "cut -d = -f 1 /variables | grep -v ^COFFERDAM_ | tr '\\n' ' '",
         );
         assert!(
-            variables.contains("HOME ") && !variables.contains("LD_"),
+            variables.contains("HOME ")
+                && !variables.contains("LD_")
+                && !variables.contains("TERM "),
             "{variables}"
         );
         let home = inside(&world, "grep -E '^(HOME|PATH)=' /variables");
@@ -210,6 +216,18 @@ fn a_root_of_the_configurations_alone() {
             .expect_code(0);
         world.expect_clean();
     }
+}
+
+/// Whose engine it is is root there already.
+fn nobody_beside_its_user(world: &World) {
+    configure(world, "on_sync: [{cmd: 'touch /never', root: true}]\n");
+    let start = containers::making("start", world.engine, &[]);
+    let made = world.cofferdam(&start).expect_code(0);
+    assert!(made.stderr.contains("nobody else can be"), "{made}");
+    inside(world, "test ! -e /never");
+    world
+        .cofferdam(&["delete", "--force", "dev"])
+        .expect_code(0);
 }
 
 #[test]
