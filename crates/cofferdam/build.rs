@@ -7,6 +7,8 @@
 )]
 
 use std::env;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
@@ -43,11 +45,21 @@ const EXECUTABLES: [Executable; 2] = [
     },
 ];
 
+/// In a directory of built executables: the path of their sources.
+const OF: &str = "of";
+
 fn main() {
+    let place = match place() {
+        Ok(place) => place,
+        Err(error) => return println!("cargo::error=cannot build the executables: {error}"),
+    };
     // Side by side: each has dependencies that the other does not wait for.
     let builds = EXECUTABLES.map(|executable| {
-        let name = executable.name;
-        (name, std::thread::spawn(move || provide(&executable)))
+        let (name, place) = (executable.name, place.clone());
+        (
+            name,
+            std::thread::spawn(move || provide(&executable, &place)),
+        )
     });
     for (name, build) in builds {
         let error = match build.join() {
@@ -59,7 +71,16 @@ fn main() {
     }
 }
 
-fn provide(executable: &Executable) -> Result<(), String> {
+fn variable(name: &str) -> Result<OsString, String> {
+    env::var_os(name).ok_or_else(|| format!("{name} is not set"))
+}
+
+fn place() -> Result<PathBuf, String> {
+    let (out, sources) = (variable("OUT_DIR")?, variable("CARGO_MANIFEST_DIR")?);
+    shared(Path::new(&out), Path::new(&sources))
+}
+
+fn provide(executable: &Executable, place: &Path) -> Result<(), String> {
     println!("cargo::rerun-if-env-changed={}", executable.given);
     let path = match env::var_os(executable.given) {
         Some(given) => {
@@ -67,14 +88,13 @@ fn provide(executable: &Executable) -> Result<(), String> {
             println!("cargo::rerun-if-changed={}", given.display());
             given
         }
-        None => build(executable)?,
+        None => build(executable, place)?,
     };
     println!("cargo::rustc-env={}={}", executable.file, path.display());
     Ok(())
 }
 
-fn build(executable: &Executable) -> Result<PathBuf, String> {
-    let variable = |name: &str| env::var_os(name).ok_or_else(|| format!("{name} is not set"));
+fn build(executable: &Executable, place: &Path) -> Result<PathBuf, String> {
     let here = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
     let source = here.join("..").join(executable.folder);
     for path in [
@@ -92,7 +112,7 @@ fn build(executable: &Executable) -> Result<PathBuf, String> {
     let nested = Nested {
         cargo: PathBuf::from(variable("CARGO")?),
         // A directory each: one directory's lock would put them in a row.
-        directory: shared(&out).join(executable.name),
+        directory: place.join(executable.name),
         source,
         target,
     };
@@ -110,14 +130,35 @@ fn build(executable: &Executable) -> Result<PathBuf, String> {
     Ok(ours)
 }
 
-/// What debug, release and test builds of one target directory share: the executables are the same in all.
-/// Cargo leaves a file in each of its target directories when a build ends; one inside another is a test's.
-fn shared(out: &Path) -> PathBuf {
+/// Where these executables are built: debug, release and test builds of one target directory share that, because they are the same in
+/// all. Cargo leaves a file in each of its target directories when a build ends; one inside another is a test's. Other sources that are
+/// built in there, an earlier commit's or a changed copy's, have their own: cargo takes what was built of those for what is to be built
+/// of these where these are older.
+fn shared(out: &Path, sources: &Path) -> Result<PathBuf, String> {
     // TARGET/PROFILE/build/PACKAGE/out
-    let usual = out.ancestors().nth(4);
+    let usual = out.ancestors().nth(4).unwrap_or(out);
     let marked = |directory: &&Path| directory.join(".rustc_info.json").exists();
-    let outermost = out.ancestors().filter(marked).last();
-    outermost.or(usual).unwrap_or(out).join("embedded")
+    let outermost = out.ancestors().filter(marked).last().unwrap_or(usual);
+    let whose = |directory: &Path| std::fs::read(directory.join(OF)).ok();
+    let ours = sources.as_os_str().as_bytes();
+    let shared = outermost.join("embedded");
+    if whose(&shared).is_some_and(|whose| whose == ours) {
+        return Ok(shared);
+    }
+    // Whoever builds in the outermost itself has that.
+    let own = usual.join("embedded");
+    if whose(&own).is_none_or(|whose| whose != ours) {
+        let failed = |error: std::io::Error| format!("cannot make {}: {error}", own.display());
+        match std::fs::remove_dir_all(&own) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(failed(error));
+            }
+            _ => {}
+        }
+        std::fs::create_dir_all(&own).map_err(failed)?;
+        std::fs::write(own.join(OF), ours).map_err(failed)?;
+    }
+    Ok(own)
 }
 
 /// Where and with what one executable is built.
