@@ -648,7 +648,8 @@ fn protected_paths_are_read_only_before_they_are_there() {
     assert!(!lives.repository().join("guarded/deep").exists());
 }
 
-const LOGIN: &str = r#"{"claudeAiOauth":{"accessToken":"a","refreshToken":"r","expiresAt":1}}"#;
+pub(crate) const LOGIN: &str =
+    r#"{"claudeAiOauth":{"accessToken":"a","refreshToken":"r","expiresAt":1}}"#;
 
 /// A login that a person made inside is there after the sandbox was made anew, and in every other one.
 // covers: S3-45 S1-123 S1-125

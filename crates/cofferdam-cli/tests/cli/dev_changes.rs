@@ -10,12 +10,6 @@ use crate::environment::finish;
 use crate::images::dockerfile;
 use crate::lives::Lives;
 
-fn configure(lives: &Lives, text: &str) {
-    let own = lives.home().join(".cofferdam");
-    cofferdam::fsx::private_dir(&own).unwrap();
-    cofferdam::fsx::write_private(&own.join("config.yaml"), text.as_bytes()).unwrap();
-}
-
 fn subjects(lives: &Lives) -> String {
     lives.git(&["log", "--format=%s", "main"])
 }
@@ -30,7 +24,7 @@ fn commit(path: &str) -> String {
 fn what_comes_home_is_checked_as_the_configuration_says_now() {
     let lives = Lives::new();
     lives.cofferdam(&["start"]).expect_code(0);
-    configure(&lives, "gate: {checks: [{cmd: ls | grep -q ^pas}]}\n");
+    lives.configure("gate: {checks: [{cmd: ls | grep -q ^pas}]}\n");
     let left = lives.exec("dev", &commit("one")).expect_code(0);
     assert!(
         left.stderr.contains("the check `ls | grep -q ^pas` failed"),
@@ -41,7 +35,7 @@ fn what_comes_home_is_checked_as_the_configuration_says_now() {
     lives.exec("dev", &commit("passes")).expect_code(0);
     assert_eq!(subjects(&lives), "passes\none\nstart");
 
-    configure(&lives, "protect: [ci]\n");
+    lives.configure("protect: [ci]\n");
     let refused = lives.exec("dev", &commit("ci/new")).expect_code(0);
     assert!(refused.stderr.contains("it is protected"), "{refused}");
     assert_eq!(subjects(&lives), "passes\none\nstart");
@@ -203,7 +197,7 @@ fn a_new_image_keeps_what_it_was_made_with() {
 
         made("false").expect_code(1);
         let failed = world.cofferdam(&["restart", "--build"]).expect_code(1);
-        assert!(!failed.stderr.is_empty(), "{failed}");
+        assert!(failed.stderr.contains("the build failed"), "{failed}");
         let there = world.exec_in("dev", "cat /made").expect_code(0);
         assert_eq!(there.stdout, "two\n");
         world

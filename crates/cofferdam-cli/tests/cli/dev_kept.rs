@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 use cofferdam_lab::skip;
 
 use crate::containers;
+use crate::dev::LOGIN;
 use crate::environment::finish;
 use crate::lives::Lives;
-
-const LOGIN: &str = r#"{"claudeAiOauth":{"accessToken":"a","refreshToken":"r","expiresAt":1}}"#;
 
 /// What is typed in a shell is there after the sandbox was made anew, in the file that the shell reads.
 // covers: S3-12, S3-44
@@ -163,10 +162,7 @@ fn it_is_the_same_in_containers() {
 #[test]
 fn a_push_while_the_host_commits() {
     let lives = Lives::new();
-    let own = lives.home().join(".cofferdam");
-    cofferdam::fsx::private_dir(&own).unwrap();
-    let text = b"gate: {checks: [{cmd: sleep 5}]}\n";
-    cofferdam::fsx::write_private(&own.join("config.yaml"), text).unwrap();
+    lives.configure("gate: {checks: [{cmd: sleep 5}]}\n");
     lives
         .cofferdam(&["start", "--branch", "two"])
         .expect_code(0);
@@ -223,7 +219,10 @@ fn a_checkout_that_was_moved_keeps_its_shelf() {
     let refused = lives
         .cofferdam(&["exec", "dev-two", "--", "true"])
         .expect_code(1);
-    assert!(!refused.stderr.is_empty(), "{refused}");
+    assert!(
+        refused.stderr.contains("is not in a git repository"),
+        "{refused}"
+    );
     let to = lives.home().join("exported");
     let export = ["volume", "export", &shelf, to.to_str().unwrap()];
     lives.cofferdam(&export).expect_code(0);

@@ -51,9 +51,7 @@ fn configure(world: &World, text: &str) {
     for (name, content) in [("tool", "#!/bin/sh\necho of-tool\n"), ("data", "text\n")] {
         write_private(&home.join(name), content.as_bytes()).unwrap();
     }
-    let own = home.join(".cofferdam");
-    cofferdam::fsx::private_dir(&own).unwrap();
-    write_private(&own.join("config.yaml"), text.as_bytes()).unwrap();
+    world.environment.configure(text);
 }
 
 #[track_caller]
@@ -233,10 +231,8 @@ fn nobody_beside_its_user(world: &World) {
 #[test]
 fn nobody_is_root_natively() {
     let lives = Lives::new();
-    let own = lives.home().join(".cofferdam");
-    cofferdam::fsx::private_dir(&own).unwrap();
     let config = "on_sync: [{cmd: 'touch ~/never', root: true}, {cmd: touch ~/after}]\n";
-    write_private(&own.join("config.yaml"), config.as_bytes()).unwrap();
+    lives.configure(config);
     let made = lives.cofferdam(&["start"]).expect_code(0);
     assert!(
         made.stderr.contains("nobody in this sandbox is root"),

@@ -76,6 +76,13 @@ impl TestEnvironment {
         self.place.path().join("home")
     }
 
+    /// What the user's own configuration says.
+    pub(crate) fn configure(&self, text: &str) {
+        let own = self.home().join(".cofferdam");
+        cofferdam::fsx::private_dir(&own).unwrap();
+        cofferdam::fsx::write_private(&own.join("config.yaml"), text.as_bytes()).unwrap();
+    }
+
     pub(crate) fn repository(&self) -> PathBuf {
         self.place.path().join("repository")
     }

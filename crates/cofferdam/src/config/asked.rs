@@ -91,9 +91,6 @@ pub fn sift(
         if let Some(name) = name {
             text.push_str(&format!(", called {}", shown(name)));
         }
-        for (path, what) in files(command) {
-            text.push_str(&format!(", {} with SHA-256 {what}", shown(&path)));
-        }
         text
     };
     // What runs inside as the agent could as well be run by the agent.
@@ -108,7 +105,10 @@ pub fn sift(
         let check = &one.value;
         let mut own = own.checks.iter();
         own.any(|own| own.value == *check) || {
-            let text = command(CHECKS, &check.command, check.name.as_ref());
+            let mut text = command(CHECKS, &check.command, check.name.as_ref());
+            for (path, what) in files(&check.command) {
+                text.push_str(&format!(", {} with SHA-256 {what}", shown(&path)));
+            }
             stays(text, one.line)
         }
     });
@@ -220,7 +220,7 @@ mod tests {
             ),
             (
                 "on_sync: [{cmd: make}, {cmd: sh fix.sh, name: fix, root: true}]\n",
-                "on_sync as root: \"sh fix.sh\", called \"fix\", \"fix.sh\" with SHA-256 0a",
+                "on_sync as root: \"sh fix.sh\", called \"fix\"",
             ),
             ("sandbox: docker\n", "sandbox: \"docker\""),
             ("image: a.test/x\n", "image: \"a.test/x\""),

@@ -72,16 +72,16 @@ pub struct Wanted {
     /// By their places: absolute paths without the first slash.
     pub items: BTreeMap<PathBuf, Item>,
     pub complaints: Vec<Complaint>,
-    /// Whose the next ones are.
-    pub(super) owner: Option<(u32, u32)>,
 }
+
+/// A user's and a group's id, where something is not the agent's.
+type Others = Option<(u32, u32)>;
 
 /// One file.
 #[derive(Debug, Clone)]
 pub struct Item {
     pub mode: u32,
-    /// A user's and a group's id, where it is not the agent's.
-    pub owner: Option<(u32, u32)>,
+    pub owner: Others,
     pub(super) content: Content,
 }
 
@@ -206,7 +206,13 @@ impl Wanted {
     }
 
     /// Says whether there was room for it.
-    fn file(&mut self, to: PathBuf, mode: u32, tree: &Arc<Tree>, path: PathBuf) -> bool {
+    fn file(
+        &mut self,
+        to: PathBuf,
+        (mode, owner): (u32, Others),
+        tree: &Arc<Tree>,
+        path: PathBuf,
+    ) -> bool {
         if self.items.len() >= MOST {
             return false;
         }
@@ -214,7 +220,6 @@ impl Wanted {
             tree: Arc::clone(tree),
             path,
         };
-        let owner = self.owner;
         let item = Item {
             mode,
             owner,
@@ -236,7 +241,7 @@ impl Wanted {
         let to = Path::new(HOME).join(THEMES);
         let pattern = pattern::parted("*.zsh-theme");
         for path in pattern.matching(directory).unwrap_or_default() {
-            self.looked_at(&tree, &path, to.join(&path), 0o644);
+            self.looked_at(&tree, &path, to.join(&path), (0o644, None));
         }
         // One in a directory of its own reads what lies beside it.
         let (path, name) = (
@@ -321,7 +326,7 @@ impl Wanted {
                     let reason = format!("more than {most} files do not come along");
                     return self.complain(shown(&directory), reason);
                 }
-                if !self.looked_at(tree, &path, to.join(&path), mode(&path)) {
+                if !self.looked_at(tree, &path, to.join(&path), (mode(&path), None)) {
                     return;
                 }
             }
@@ -329,13 +334,19 @@ impl Wanted {
     }
 
     /// One that is found to be a file goes in; else it is named. Says whether there was room.
-    fn looked_at(&mut self, tree: &Arc<Tree>, path: &Path, to: PathBuf, mode: u32) -> bool {
+    fn looked_at(
+        &mut self,
+        tree: &Arc<Tree>,
+        path: &Path,
+        to: PathBuf,
+        rights: (u32, Others),
+    ) -> bool {
         let shown = shown(&tree.path.join(path));
         if let Err(reason) = tree.file(path) {
             self.complain(shown, reason);
             return true;
         }
-        let is_room = self.file(to, mode, tree, path.to_owned());
+        let is_room = self.file(to, rights, tree, path.to_owned());
         if !is_room {
             self.complain(
                 shown,
@@ -351,9 +362,7 @@ impl Wanted {
             rule.source.file(),
             rule.line
         );
-        let applied = self.apply(rule, places);
-        self.owner = None;
-        if let Err(reason) = applied {
+        if let Err(reason) = self.apply(rule, places) {
             self.complain(name, reason);
         }
     }
@@ -365,14 +374,17 @@ impl Wanted {
             mode,
             owner,
         } = &rule.value;
-        if let Owner::Other(owner) = owner {
-            let ids = ids(owner).filter(|_| places.root);
-            self.owner = Some(ids.ok_or_else(|| {
-                format!("nobody in this sandbox is `{owner}`: leave `owner` out")
-            })?);
-        }
+        let owner = match owner {
+            Owner::Agent => None,
+            Owner::Other(owner) => {
+                let ids = ids(owner).filter(|_| places.root);
+                Some(ids.ok_or_else(|| {
+                    format!("nobody in this sandbox is `{owner}`: leave `owner` out")
+                })?)
+            }
+        };
         let (base, text) = based(src, rule.source, places)?;
-        let its_own = |to: &Path| match self.owner {
+        let its_own = |to: &Path| match owner {
             Some(_) if AGENTS.iter().any(|place| to.starts_with(place)) => Err(format!(
                 "what is in /{} is the agent's: leave `owner` out",
                 to.display()
@@ -382,7 +394,7 @@ impl Wanted {
         let trusted = |source: &Path| {
             let real = source.canonicalize();
             let real = real.as_deref().unwrap_or(source);
-            match self.owner {
+            match owner {
                 Some(_) if places.written.iter().any(|top| real.starts_with(top)) => Err(format!(
                     "{}: an agent may have written it, and `owner` would make it somebody else's",
                     source.display()
@@ -404,7 +416,7 @@ impl Wanted {
             let shown = directory.join(name);
             tree.file(&path)
                 .map_err(|reason| format!("{}: {reason}", shown.display()))?;
-            self.file(to, *mode, &tree, path);
+            self.file(to, (*mode, owner), &tree, path);
             return Ok(());
         }
         let pattern = pattern::parted(text);
@@ -430,7 +442,7 @@ impl Wanted {
         }
         let tree = Tree::open_among(&directory, places.written)?;
         for (path, to) in all {
-            if !self.looked_at(&tree, &path, to, *mode) {
+            if !self.looked_at(&tree, &path, to, (*mode, owner)) {
                 break;
             }
         }

@@ -7,6 +7,7 @@ use cofferdam_guest::protocol::{self, Agent, AsRoot};
 
 use super::reach::Reach;
 use super::record;
+use super::users::Users;
 use crate::sandbox::guest::{self, Connection, Door, End, GuestSandbox, start_error};
 use crate::sandbox::{Ability, Handle, SandboxError, unable};
 
@@ -16,7 +17,7 @@ pub(super) async fn open(
     handle: &Handle,
     files_of: (u32, u32),
 ) -> Result<GuestSandbox, SandboxError> {
-    has(reach, handle)?;
+    has(reach, handle).await?;
     let stream = Door::at(&handle.state)?.of_root().connect().await?;
     guest::greet(&stream).await?;
     let asked = protocol::encode(&AsRoot { files_of });
@@ -34,18 +35,22 @@ pub(super) async fn open(
     })
 }
 
-fn has(reach: &Reach, handle: &Handle) -> Result<(), SandboxError> {
+/// Why there is none, if there is none.
+async fn has(reach: &Reach, handle: &Handle) -> Result<(), SandboxError> {
     let made = record::whose(reach.place(handle))?.made;
-    let (what, hint) = match made {
-        Some(made) if made.root => return Ok(()),
-        Some(made) if made.is_mapped => (
+    if made.is_some_and(|made| made.root) {
+        return Ok(());
+    }
+    let (what, hint) = if reach.client().await?.users()? == Users::Mapped {
+        (
             "whose engine is their own is root of its containers already, and nobody else can be",
             "put it into the repository's Dockerfile",
-        ),
-        _ => (
+        )
+    } else {
+        (
             "nobody in this sandbox is root before it is started again",
             "stop it and start it",
-        ),
+        )
     };
     Err(SandboxError::Unsupported {
         what: what.to_owned(),

@@ -338,7 +338,6 @@ mod tests {
             cpus: None,
             command: Vec::new(),
             root: false,
-            is_mapped: false,
         }
     }
 

@@ -116,14 +116,13 @@ pub(super) async fn come_up(
     mounts::can_be_told(client.kind(), &container.binds)?;
     let names = container_names(spec);
     go_on(cancel)?;
-    let (agent, users, whose) = (given.agent, given.users, &given.whose);
+    let (agent, whose) = (given.agent, &given.whose);
     let body = |holder: Option<&Holder<'_>>| container.body(holder.map(Holder::network));
     let waited = holder.as_ref().is_some_and(Holder::waited);
     let made = body(holder.as_ref());
     let planned = Made {
         command: command(client.kind(), &names[0], &made),
         root: container.has_root(),
-        is_mapped: users == Users::Mapped,
         ..profile::planned(&made)
     };
     let (mut holder, newborn) = match both(client, holder, &names, made).await {

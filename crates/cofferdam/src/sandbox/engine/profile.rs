@@ -244,7 +244,6 @@ pub(super) fn planned(body: &Body) -> Made {
         cpus: host.and_then(|host| host.nano_cpus),
         command: Vec::new(),
         root: false,
-        is_mapped: false,
     }
 }
 

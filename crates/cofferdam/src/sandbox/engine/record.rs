@@ -49,9 +49,6 @@ pub(super) struct Made {
     /// The host may start programs as root in it.
     #[serde(default)]
     pub(super) root: bool,
-    /// Its user is the root of its engine's containers.
-    #[serde(default)]
-    pub(super) is_mapped: bool,
 }
 
 /// A directory or file of the host's that the agent sees.
