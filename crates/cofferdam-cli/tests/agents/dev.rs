@@ -55,12 +55,13 @@ fn works_after_it_was_made_anew(program: Program, options: &[&str]) {
         .expect_code(0);
 }
 
-// covers: S3-45, S3-46
+// covers: S3-45
 #[test]
 fn claude_code_works_in_a_dev_sandbox_that_was_made_anew() {
     works_after_it_was_made_anew(Program::ClaudeCode, &[]);
 }
 
+// covers: S3-46
 #[test]
 fn codex_works_in_a_dev_sandbox_that_was_made_anew() {
     works_after_it_was_made_anew(Program::Codex, &[]);

@@ -6,9 +6,13 @@ use std::time::{Duration, Instant};
 use cofferdam_lab::skip;
 
 use crate::containers;
+use crate::dev::LOGIN;
 use crate::environment::finish;
 use crate::images::dockerfile;
 use crate::lives::Lives;
+
+/// Where a login is.
+const IN: &str = "~/.claude/.credentials.json";
 
 fn subjects(lives: &Lives) -> String {
     lives.git(&["log", "--format=%s", "main"])
@@ -19,7 +23,7 @@ fn commit(path: &str) -> String {
 }
 
 /// Who leaves brings commits to the branch that is checked out: what that has to pass is what the configuration says by then.
-// covers: S3-63, S3-67
+// covers: S3-63, S3-64
 #[test]
 fn what_comes_home_is_checked_as_the_configuration_says_now() {
     let lives = Lives::new();
@@ -52,7 +56,7 @@ fn what_comes_home_is_checked_as_the_configuration_says_now() {
 }
 
 /// The hooks of its user's own commits run on the shelf as well, and agents find the rules where their programs look for them.
-// covers: S3-58, S3-64
+// covers: S3-58, S3-67
 #[test]
 fn hooks_run_on_the_shelf_and_the_rules_are_told() {
     let lives = Lives::new();
@@ -167,7 +171,7 @@ fn background_work_goes_on_when_its_shell_is_left() {
 }
 
 /// It is made from the new image with all that it was made with, and its home stays; where that cannot be built it stays as it is.
-// covers: S3-120, S1-124
+// covers: S3-119, S1-124
 #[test]
 fn a_new_image_keeps_what_it_was_made_with() {
     for world in containers::worlds() {
@@ -180,17 +184,22 @@ fn a_new_image_keeps_what_it_was_made_with() {
         let start = ["start", "--sandbox", world.engine, "--network", "none"];
         world.cofferdam(&start).expect_code(0);
         let before = world
-            .exec_in("dev", "echo kept > ~/kept; cat /made; hostname")
+            .exec_in(
+                "dev",
+                &format!(
+                    "mkdir -p ~/.claude; printf '%s\\n' '{LOGIN}' > {IN}; cat /made; hostname"
+                ),
+            )
             .expect_code(0)
             .stdout;
         made("echo two > /made").expect_code(0);
         world.cofferdam(&["restart", "--build"]).expect_code(0);
         let after = world
-            .exec_in("dev", "cat /made ~/kept; hostname; ls /sys/class/net")
+            .exec_in("dev", &format!("cat /made {IN}; hostname"))
             .expect_code(0)
             .stdout;
         let (_, host) = before.split_once('\n').unwrap();
-        assert!(after.starts_with(&format!("two\nkept\n{host}")), "{after}");
+        assert_eq!(after, format!("two\n{LOGIN}\n{host}"));
         assert_eq!(world.status("dev", "network"), "none");
         let same = ["start", "--sandbox", world.engine];
         world.cofferdam(&same).expect_code(0);

@@ -11,7 +11,7 @@ use crate::environment::finish;
 use crate::lives::Lives;
 
 /// What is typed in a shell is there after the sandbox was made anew, in the file that the shell reads.
-// covers: S3-12, S3-44
+// covers: S3-12
 #[test]
 fn what_was_typed_outlives_the_sandbox() {
     let lives = Lives::new();
@@ -158,7 +158,6 @@ fn it_is_the_same_in_containers() {
 }
 
 /// A branch that the host moves while a push is checked keeps the host's commit.
-// covers: S3-133
 #[test]
 fn a_push_while_the_host_commits() {
     let lives = Lives::new();
