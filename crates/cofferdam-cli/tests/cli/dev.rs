@@ -487,11 +487,7 @@ fn a_day_in_a_container() {
             .find_map(|line| line.strip_prefix("cofferdam-shelf-"))
             .unwrap();
         let named = format!("cofferdam-repository-{hash}");
-        // Podman's show the holder's.
-        assert!(
-            seen.starts_with(&format!("{named}\n")) || world.engine == "podman",
-            "{seen}"
-        );
+        assert!(seen.starts_with(&format!("{named}\n")), "{seen}");
         assert!(seen.ends_with("/workspace/repository\ntyped\n"), "{seen}");
         assert_eq!(world.environment.read("README.md"), "x\n");
         let container = world.agents();

@@ -10,6 +10,7 @@
 
 mod apart;
 mod checked;
+mod checks_inside;
 mod codex;
 mod committed;
 mod completions;

@@ -314,6 +314,11 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
+    /// What is behind the name of an image now, as a name that will never mean another one. `None`: no such image, or no images.
+    async fn pinned(&self, _image: &str) -> Result<Option<String>, SandboxError> {
+        Ok(None)
+    }
+
     /// Whether its sandboxes have no program of that name (a plain name or an absolute path), as far as a few looks
     /// at the caller's files tell. `search_path`: the caller's `PATH`.
     fn lacks(&self, _program: &OsStr, _search_path: Option<&OsStr>) -> bool {
@@ -396,6 +401,10 @@ impl<T: BindMountProvider + ?Sized> BindMountProvider for Arc<T> {
 
     async fn check(&self, repository: &RepoPath) -> Result<Option<String>, SandboxError> {
         (**self).check(repository).await
+    }
+
+    async fn pinned(&self, image: &str) -> Result<Option<String>, SandboxError> {
+        (**self).pinned(image).await
     }
 
     fn lacks(&self, program: &OsStr, search_path: Option<&OsStr>) -> bool {

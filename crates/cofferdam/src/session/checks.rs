@@ -146,14 +146,26 @@ impl Checks {
                 .map_err(PlanError::from)?,
             base: Some(tip.to_string()),
         };
-        let sandbox = BindMount::or_layers(provider, strategy);
+        let sandbox = BindMount::or_layers(Arc::clone(&provider), strategy);
         let mut options = SessionOptions::new(repo.top.as_path(), sandbox);
         options.name = Some(name);
         options.network = NetworkOptions::None;
         options.limits = limits;
         let mut plan = plan::plan(&self.caller, &options).await?;
         plan.record.is_check = true;
-        let passed = self.passed(repo, check, &plan.record, tip).await?;
+        let mut can_be_known = true;
+        if let Some(image) = &plan.record.image {
+            // The name may lead to another one by the time that the sandbox is made, and tomorrow.
+            match provider.pinned(image).await? {
+                Some(pinned) => plan.record.image = Some(pinned),
+                None => can_be_known = false,
+            }
+        }
+        let passed = if can_be_known {
+            Some(self.passed(repo, check, &plan.record, tip).await?)
+        } else {
+            None
+        };
         let known = self.caller.home.passed();
         if passed
             .as_ref()
@@ -169,24 +181,20 @@ impl Checks {
         Ok(())
     }
 
-    /// None: another image may be behind the same name tomorrow.
     async fn passed(
         &self,
         repo: &Repository,
         check: &Check,
         record: &Record,
         tip: &Oid,
-    ) -> Result<Option<Passed>, RunErrorKind> {
+    ) -> Result<Passed, RunErrorKind> {
         let image = record.image.as_deref().unwrap_or_default();
-        if !image.is_empty() && !image.contains("@sha256:") {
-            return Ok(None);
-        }
         let tree = repo.tree_of(tip, &self.caller.cancel).await?;
         let hidden = record.hidden.iter().map(|path| path.0.to_string_lossy());
         let hidden: Vec<_> = hidden.collect();
         let rest = [&record.provider, image, &check.command];
         let rest = rest.into_iter().chain(hidden.iter().map(AsRef::as_ref));
-        Ok(Some(Passed::new(&tree, rest)))
+        Ok(Passed::new(&tree, rest))
     }
 
     /// Makes the sandbox, runs the command, and leaves nothing of it.

@@ -224,6 +224,11 @@ impl BindMountProvider for Engine {
         Ok(Some(name))
     }
 
+    async fn pinned(&self, image: &str) -> Result<Option<String>, SandboxError> {
+        let found = self.reach.client().await?.find_image(image).await?;
+        Ok(found.map(|found| found.id).filter(|id| !id.is_empty()))
+    }
+
     async fn try_layers(
         &self,
         place: &Path,
