@@ -112,19 +112,11 @@ pub(super) async fn open(
 
 /// The dev sandbox that is meant; its name.
 async fn brought_up(opened: &Opened, environment: &Environment) -> Result<String, CliError> {
-    if opened.made.is_given() {
-        return Err(CliError::Misused {
-            message:
-                "a dev sandbox is made by `cofferdam start`, which takes `--sandbox` and `--image`"
-                    .to_owned(),
-            hint: "make it first, and leave them out here".to_owned(),
-        });
-    }
     let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
     let up = Up {
         which: &opened.which,
         build: &opened.build,
-        options: &DevOptions::default(),
+        options: &DevOptions::made_in(opened.made.clone()),
         environment,
     };
     let (session, _) = Box::pin(dev::up(up, &interrupt)).await?;

@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::Args;
+use cofferdam::agent::{self, AgentOptions};
+use cofferdam::session::kept_login;
 
 use super::agent_program::{self, Opened, Program};
 use super::callback::{Callback, PORT};
@@ -45,10 +47,19 @@ pub(crate) async fn run(
             ),
         });
         Some(listening?)
+    } else if arguments.opened.words.is_empty() && !has_login(environment)? {
+        // It offers a login on its first screen. Where somebody else listens there, one without a browser is left.
+        Callback::listen().await.ok()
     } else {
         None
     };
     agent_program::open(&PROGRAM, arguments.opened, callback, environment).await
+}
+
+/// Whether one is kept, which it gets in a dev sandbox.
+fn has_login(environment: &Environment) -> Result<bool, CliError> {
+    let codex = agent::by_name(PROGRAM.agent, AgentOptions::default())?;
+    Ok(kept_login(&environment.home, codex.as_ref()).is_file())
 }
 
 /// Whether it ends with a browser that comes back.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::agent::{self, AgentOptions};
 use cofferdam::fsx;
-use cofferdam::session::{forget_login, keep_login};
+use cofferdam::session::{RULES, forget_login, keep_login};
 use cofferdam::volumes::{self, Purpose};
 
 use crate::environment::Environment;
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     let [config, note, profile] = FILES;
     let mut wanted = vec![
         (config, CONFIG.as_bytes().to_vec()),
-        (note, NOTE.as_bytes().to_vec()),
+        (note, format!("{NOTE}\n{RULES}").into_bytes()),
     ];
     if let Some(Own {
         profile: Some(text),

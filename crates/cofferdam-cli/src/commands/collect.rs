@@ -7,6 +7,7 @@ use clap::Args;
 use cofferdam::session::Landing;
 use cofferdam::session::living as lives;
 
+use super::dev;
 use super::living::{self, Sandboxes};
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -40,6 +41,7 @@ pub(crate) async fn run(
             let name = named.name().clone();
             let own = named.record().branch_text();
             let provider = named.provider(caller)?;
+            dev::take_logins(caller, &named, &provider).await;
             let collection = lives::collect(caller, named, &provider).await?;
             let (landing, commits) = (&collection.landing, &collection.commits);
             output::data(&match landing {

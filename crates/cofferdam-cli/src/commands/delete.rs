@@ -156,6 +156,7 @@ async fn end(
         return Ok(false);
     };
     let provider = named.provider(&caller)?;
+    dev::take_logins(&caller, &named, &provider).await;
     if options.force {
         lives::end(&caller, &named, &provider).await?;
         return Ok(true);

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use cofferdam::git::Repository;
 use cofferdam::names::BranchName;
 use cofferdam::published::PublishedPort;
-use cofferdam::registry::{DevSandbox, Record};
-use cofferdam::sandbox::BranchStrategy;
+use cofferdam::registry::{self, DevSandbox, Record};
+use cofferdam::sandbox::{BindMountProvider, BranchStrategy};
 use cofferdam::session::living::{self as lives, Condition, Followed, Named};
-use cofferdam::session::{Caller, Landing, Session, SessionError, SessionOptions, dev};
+use cofferdam::session::{Caller, Landing, Session, SessionError, SessionOptions, dev, provision};
 
 use super::defaults::Defaults;
 use super::here::{is_path, is_plainly_a_path};
@@ -94,6 +95,27 @@ pub(super) async fn has_one(
     Ok(found.is_some())
 }
 
+/// The one that is meant where nobody says which: that of what is checked out, else the only one that there is.
+pub(super) async fn the_one(
+    caller: &Caller,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<Option<Which>, CliError> {
+    let repository = here::repository(environment, interrupt).await?;
+    let top = repository.top.as_path();
+    let listing = registry::list(&caller.home, Some(&repository.top))?;
+    let records = listing.entries.into_iter().map(|entry| entry.record);
+    let ours = records.filter(|record| record.repository == top && record.is_there());
+    let mut branches: Vec<_> = ours.filter_map(|record| Some(record.dev?.branch)).collect();
+    if branches.contains(&None) {
+        return Ok(Some(Which::default()));
+    }
+    Ok(match (branches.pop(), branches.is_empty()) {
+        (Some(branch), true) => Some(Which { branch }),
+        _ => None,
+    })
+}
+
 /// What is to be brought up.
 #[derive(Debug)]
 pub(super) struct Up<'a> {
@@ -146,7 +168,7 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
         }
     }
     let (session, came) = if let Some(record) = there {
-        woken(&record, given, &caller, environment).await?
+        woken(&record, given, &repository, &caller, environment).await?
     } else {
         let ports = Ports::chosen(given, &defaults);
         let session = made(of, (sandbox, ports), &caller, environment).await?;
@@ -155,6 +177,7 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
     drop(turn);
     if came != Came::Before {
         keep_ready::after_living(session.record());
+        give_logins(&session).await;
         tell_ports(&session)?;
     }
     Ok((session, came))
@@ -244,6 +267,7 @@ async fn renewed(
 async fn woken(
     record: &Record,
     given: Option<Vec<PublishedPort>>,
+    repository: &Repository,
     caller: &Caller,
     environment: &Environment,
 ) -> Result<(Session, Came), CliError> {
@@ -257,6 +281,10 @@ async fn woken(
         Condition::Stopped => {
             let ports = Ports::of(record, given, environment)?;
             ports.give(caller, &mut named).await?;
+            // Somebody may have taken its working tree away.
+            if let Some(branch) = record.dev.as_ref().and_then(|dev| dev.branch.as_ref()) {
+                Box::pin(provision(caller, repository, branch)).await?;
+            }
             let start = async |caller: &Caller| lives::start(caller, named, &provider).await;
             let session = living::shown(caller, environment, start).await??;
             Ok((session, Came::Started))
@@ -382,10 +410,44 @@ pub(super) async fn follow(session: &Session) {
         )),
         Err(error) => output::note(&format!("note: {error}\n")),
     }
+    give_logins(session).await;
+}
+
+/// Whoever works in one finds the logins that are kept.
+async fn give_logins(session: &Session) {
     if session.record().dev.is_some()
         && let Err(error) = session.give_logins().await
     {
         output::note(&format!("note: {error}\n"));
+    }
+}
+
+/// What programs in one made of their logins is kept, before it is stopped or deleted. One that cannot be asked keeps its own.
+pub(super) async fn take_logins(caller: &Caller, named: &Named, provider: &dyn BindMountProvider) {
+    if named.record().dev.is_none()
+        || !matches!(
+            lives::condition(caller, named, provider).await,
+            Ok(Condition::Running)
+        )
+    {
+        return;
+    }
+    if let Ok(session) = Session::open(caller, named.clone(), provider).await {
+        keep_logins(&session).await;
+    }
+}
+
+async fn keep_logins(session: &Session) {
+    let name = session.name();
+    match session.take_logins().await {
+        Ok(first) => {
+            for agent in first {
+                output::note(&format!(
+                    "note: the login of {agent} that was made in {name} is kept, and other sandboxes get it: see cofferdam volume\n"
+                ));
+            }
+        }
+        Err(error) => output::note(&format!("note: {error}\n")),
     }
 }
 
@@ -419,16 +481,7 @@ pub(super) async fn left(session: &Session, environment: &Environment) {
             ));
         }
     }
-    match session.take_logins().await {
-        Ok(first) => {
-            for agent in first {
-                output::note(&format!(
-                    "note: the login of {agent} that was made in {name} is kept, and other sandboxes get it: see cofferdam volume\n"
-                ));
-            }
-        }
-        Err(error) => output::note(&format!("note: {error}\n")),
-    }
+    keep_logins(session).await;
 }
 
 /// What a command line means.

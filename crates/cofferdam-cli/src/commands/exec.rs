@@ -1,13 +1,16 @@
 //! `cofferdam exec`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::session::SessionExec;
+use cofferdam::session::living::Named;
 
 use super::attach::{self, Attached};
+use super::dev::{self, Which};
+use super::here::is_path;
 use super::{living, making};
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -20,9 +23,13 @@ use crate::ui::{output, tty};
 /// through as it is. Without `-i` or `-t` its standard input is at its end, also where something is piped to this command.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, as `cofferdam list` names it
-    #[arg(value_name = "SANDBOX")]
-    name: String,
+    /// The sandbox, as `cofferdam list` names it, or the path of a checkout, such as ./there, for its dev sandbox; without it, and with
+    /// `--branch`, the one of the checkout that you stand in
+    #[arg(value_name = "SANDBOX|PATH", required_unless_present = "branch")]
+    name: Option<String>,
+
+    #[command(flatten)]
+    which: Which,
 
     /// Give it this terminal: as large, every key its own
     #[arg(long = "tty", short = 't')]
@@ -68,8 +75,10 @@ pub(crate) async fn run(
         give_terminal(&mut exec, environment)?;
     }
     exec.environment.extend(variables);
+    let (name, there) = meant(arguments.name, &arguments.which, environment).await?;
+    let environment = there.as_ref().unwrap_or(environment);
     let attached = Attached {
-        name: &arguments.name,
+        name: &name,
         exec,
         callback: None,
         environment,
@@ -78,6 +87,29 @@ pub(crate) async fn run(
         return detach(attached).await;
     }
     attach::run(attached).await
+}
+
+/// The sandbox's name, and the surroundings in which that is its name, where they are others.
+async fn meant(
+    name: Option<String>,
+    which: &Which,
+    environment: &Environment,
+) -> Result<(String, Option<Environment>), CliError> {
+    let Some(branch) = &which.branch else {
+        return Ok((name.unwrap_or_default(), None));
+    };
+    if let Some(name) = name.as_deref().filter(|name| !is_path(name.as_ref())) {
+        return Err(CliError::Misused {
+            message: "`--branch` is for the dev sandboxes of a checkout, and a sandbox is named"
+                .to_owned(),
+            hint: format!("leave out {name}, or `--branch`"),
+        });
+    }
+    let there = dev::there(name.as_deref().map(OsStr::new), environment)?;
+    let caller = environment.caller();
+    let directory = &there.as_ref().unwrap_or(environment).directory;
+    let named = Named::dev(&caller, directory, Some(branch)).await?;
+    Ok((named.name().to_string(), there))
 }
 
 /// The program gets the user's own terminal.
@@ -108,6 +140,7 @@ pub(super) fn give_terminal(
 async fn detach(attached: Attached<'_>) -> Result<ExitCode, CliError> {
     let caller = attached.environment.caller();
     let session = living::open(attached.name, &caller, attached.environment).await?;
+    dev::follow(&session).await;
     let started = session.exec_detached(attached.exec).await;
     let program = started
         .map_err(|error| attach::not_started(error, session.record(), attached.environment))?;

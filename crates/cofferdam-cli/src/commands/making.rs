@@ -177,6 +177,14 @@ pub(super) struct DevOptions {
 }
 
 impl DevOptions {
+    pub(super) fn made_in(given: MadeIn) -> Self {
+        Self {
+            place: given.place,
+            image: given.image,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn are_given(&self) -> bool {
         !self.ports.is_empty() || self.are_for_its_making()
     }

@@ -82,6 +82,7 @@ pub(crate) async fn run(
             };
             let before = lives::condition(caller, &named, &provider).await;
             if !matches!(before, Ok(Condition::Stopped)) {
+                dev::take_logins(caller, &named, &provider).await;
                 lives::stop_within(caller, &named, &provider, grace).await?;
             }
             if let Some(ports) = ports {

@@ -113,10 +113,14 @@ pub(crate) async fn of_a_dev_sandbox(
 ) -> Option<Result<ExitCode, CliError>> {
     let interrupt = Interrupt::quiet().ok()?;
     let caller = super::living::caller(environment, &interrupt);
-    let has_one = dev::has_one(&caller, environment, &interrupt).await;
-    has_one.ok().filter(|one| *one)?;
+    let found = dev::the_one(&caller, environment, &interrupt).await;
+    let which = found.ok()??;
     drop(interrupt);
-    Some(Box::pin(run(Arguments::default(), environment)).await)
+    let arguments = Arguments {
+        which,
+        ..Arguments::default()
+    };
+    Some(Box::pin(run(arguments, environment)).await)
 }
 
 /// Until it is up, the user's signals are for that.

@@ -65,6 +65,7 @@ pub(crate) async fn run(
             if let Err(error @ SessionError::OtherProvider { .. }) = before {
                 return Err(error.into());
             }
+            dev::take_logins(caller, &named, &provider).await;
             // What one left that was killed is cleared away even so.
             let grace = Duration::from_secs(arguments.time);
             let stopped = lives::stop_within(caller, &named, &provider, grace);

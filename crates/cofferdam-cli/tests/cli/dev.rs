@@ -264,8 +264,16 @@ fn branches_live_side_by_side_on_the_shelf() {
         "origin",
         "https://me:token@example.com/a.git",
     ]);
+    // The host's git directory is read, and nothing of it is written.
+    let its = || {
+        lives
+            .shell("cd repository/.git && find . -printf '%p %s %T@ %m\n' | sort")
+            .stdout
+    };
+    let before = its();
     let ready = lives.cofferdam(&["checkout", "feature/one"]).expect_code(0);
     assert_eq!(ready.stdout, "/repo-shelf/worktrees/feature__one\n");
+    assert_eq!(its(), before);
     let started = lives.cofferdam(&["list", "--names"]).expect_code(0);
     assert_eq!(started.stdout, "", "nothing is started for it");
     // One that was cut short is not taken for whole, and nothing that lies in the way is lost.
@@ -512,7 +520,6 @@ fn a_day_in_a_container() {
         // Its container is another one, and what outlives it is the same.
         world.cofferdam(&["restart"]).expect_code(0);
         assert_ne!(world.agents(), container);
-        world.cofferdam(&["delete", "dev"]).expect_code(0);
         let making = [
             "start",
             "--branch",
@@ -529,6 +536,24 @@ fn a_day_in_a_container() {
         );
         let place = "/repo-shelf/worktrees/two";
         assert_eq!(seen.expect_code(0).stdout, format!("typed\n{place}\ntwo\n"));
+        // Both at once, on one shelf.
+        let beside = format!("cd {place} && git branch --show-current");
+        let seen = world.exec_in("dev", &beside).expect_code(0);
+        assert_eq!(seen.stdout, "two\n");
+        let listed = world.cofferdam(&["list", "--wide"]).expect_code(0).stdout;
+        let line = |name: &str| {
+            let line = listed.lines().find(|line| line.starts_with(name));
+            line.unwrap()
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert!(
+            line("dev-two ").contains(" branch active main "),
+            "{listed}"
+        );
+        assert!(line("dev-two ").ends_with(place), "{listed}");
+        assert!(line("dev ").contains(" bind active main "), "{listed}");
         let push = "git commit -q --allow-empty -m pushed && git push host two";
         let pushed = world.exec_in("dev-two", push).expect_code(0);
         let subject = world.environment.git(&["log", "-1", "--format=%s", "two"]);
@@ -538,7 +563,9 @@ fn a_day_in_a_container() {
             refused.stderr.contains("checked out on the host"),
             "{refused}"
         );
-        world.cofferdam(&["delete", "dev-two"]).expect_code(0);
+        world
+            .cofferdam(&["delete", "dev", "dev-two"])
+            .expect_code(0);
         world.environment.expect_clean();
     }
 }

@@ -56,6 +56,12 @@ fn an_editor_works_in_a_container() {
             assert!(told.contains(&wanted), "{}: {told:?}", world.engine);
         }
 
+        // Their `git` is the one that explains, and whom they believe is said.
+        let git = "git commit -q --no-verify --allow-empty -m x 2>&1; git config user.name >/dev/null && echo known";
+        let git = run(&world, &[], &container, git);
+        assert!(git.contains("--no-verify"), "{}: {git}", world.engine);
+        assert!(git.ends_with("known\n"), "{}: {git}", world.engine);
+
         // They stand still with everything else.
         let count = "until test -e ~/over; do echo x >> ~/count; sleep 0.01; done";
         run(&world, &["--detach"], &container, count);

@@ -82,7 +82,9 @@ fn hooks_run_on_the_shelf_and_the_rules_are_told() {
     // What Codex is told once for all takes their place.
     lives.cofferdam(&["codex-init-config"]).expect_code(0);
     let told = lives.exec("dev-two", "cat ~/.codex/AGENTS.md");
-    assert!(told.stdout.contains("Where you are"), "{told}");
+    for said in ["Where you are", "--no-verify", "git push host"] {
+        assert!(told.stdout.contains(said), "{said}: {told}");
+    }
     lives
         .cofferdam(&["delete", "--force", "dev-two"])
         .expect_code(0);
@@ -181,7 +183,8 @@ fn a_new_image_keeps_what_it_was_made_with() {
             world.build_trusted()
         };
         made("echo one > /made").expect_code(0);
-        let start = ["start", "--sandbox", world.engine, "--network", "none"];
+        let start = ["start", "--build", "--base-tag", "any", "--network", "none"];
+        let start = [&start[..], &["--sandbox", world.engine]].concat();
         world.cofferdam(&start).expect_code(0);
         let before = world
             .exec_in(
@@ -216,4 +219,57 @@ fn a_new_image_keeps_what_it_was_made_with() {
             .cofferdam(&[world.engine, "remove-image"])
             .expect_code(0);
     }
+}
+
+/// Whoever throws a sandbox away checks nothing: what was to be checked by then is on no branch, and is not lost.
+// covers: S3-63
+#[test]
+fn what_is_deleted_by_force_lands_nowhere_unchecked() {
+    let lives = Lives::new();
+    lives.cofferdam(&["start"]).expect_code(0);
+    let script = format!("{} && echo committed", commit("work"));
+    let left = lives.cofferdam(&["exec", "--detach", "dev", "--", "sh", "-c", &script]);
+    let id = left.expect_code(0).stdout.trim().to_owned();
+    let until = Instant::now() + Duration::from_secs(20);
+    while !lives
+        .cofferdam(&["logs", "dev", &id])
+        .stdout
+        .contains("committed")
+    {
+        assert!(Instant::now() < until);
+    }
+    let before = lives.git(&["rev-parse", "main"]);
+    lives.configure("gate: {checks: [{cmd: 'false'}]}\n");
+    lives
+        .cofferdam(&["delete", "--force", "dev"])
+        .expect_code(0);
+    assert_eq!(lives.git(&["rev-parse", "main"]), before);
+    let kept = lives.git(&["log", "--format=%s", "--glob=refs/cofferdam"]);
+    assert!(kept.lines().any(|line| line == "work"), "{kept}");
+}
+
+/// What is there already is found by its branch, and a working tree that somebody has taken away is made again.
+// covers: S3-119
+#[test]
+fn a_branch_is_whole_again_when_it_is_started() {
+    let lives = Lives::new();
+    lives
+        .cofferdam(&["start", "--branch", "two"])
+        .expect_code(0);
+    let exec =
+        |script: &str| lives.cofferdam(&["exec", "--branch", "two", "--", "sh", "-c", script]);
+    let place = "/repo-shelf/worktrees/two";
+    assert_eq!(exec("pwd").expect_code(0).stdout, format!("{place}\n"));
+    exec(&format!("cd / && rm -rf {place}")).expect_code(0);
+    lives.cofferdam(&["stop", "--branch", "two"]).expect_code(0);
+    lives
+        .cofferdam(&["start", "--branch", "two"])
+        .expect_code(0);
+    let seen = exec("git branch --show-current; cat README.md").expect_code(0);
+    assert_eq!(seen.stdout, "two\nhello\n");
+    let named = lives.cofferdam(&["exec", "dev-two", "--branch", "two", "--", "true"]);
+    assert!(named.expect_code(2).stderr.contains("leave out dev-two"));
+    lives
+        .cofferdam(&["delete", "--force", "dev-two"])
+        .expect_code(0);
 }

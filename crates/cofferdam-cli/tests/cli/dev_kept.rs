@@ -195,6 +195,70 @@ fn a_push_while_the_host_commits() {
         .expect_code(0);
 }
 
+/// Whoever answers dies while a push is checked: no branch has moved, and the next push finds nothing in its way.
+#[test]
+fn a_push_whose_host_dies_moves_nothing() {
+    let lives = Lives::new();
+    lives.configure("gate: {checks: [{cmd: sleep 5}]}\n");
+    lives
+        .cofferdam(&["start", "--branch", "two"])
+        .expect_code(0);
+    let push = "git commit -q --allow-empty -m inside && git push host two";
+    let mut pushing = lives.command(&["exec", "dev-two", "--", "sh", "-c", push]);
+    let pushing = pushing
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + Duration::from_secs(30);
+    while !lives
+        .cofferdam(&["list", "--all", "--json"])
+        .stdout
+        .contains("check")
+    {
+        assert!(Instant::now() < until);
+    }
+    let before = lives.git(&["for-each-ref", "refs/heads"]);
+    lives.kill_watcher("dev-two");
+    // Programs stand still until somebody watches again.
+    lives.exec("dev-two", "true");
+    finish(pushing).expect_code(1);
+    assert_eq!(lives.git(&["for-each-ref", "refs/heads"]), before);
+    lives.configure("");
+    lives.exec("dev-two", "git push -q host two").expect_code(0);
+    assert_eq!(
+        lives.git(&["log", "-1", "--format=%s", "two"]).trim(),
+        "inside"
+    );
+    lives
+        .cofferdam(&["delete", "--force", "dev-two"])
+        .expect_code(0);
+    lives.cofferdam(&["gc"]).expect_code(0);
+    lives.expect_clean();
+}
+
+/// Nothing of it can come home any more: it is named for what it is, and ends by force alone.
+#[test]
+fn one_whose_checkout_is_gone_ends_by_force() {
+    let lives = Lives::new();
+    let gone = lives.temporary().join("gone");
+    let gone = gone.to_str().unwrap();
+    lives.git(&["clone", "-q", ".", gone]);
+    lives.cofferdam(&["-C", gone, "start"]).expect_code(0);
+    std::fs::remove_dir_all(gone).unwrap();
+    let all = || {
+        let done = lives.cofferdam(&["list", "--all", "--json"]).expect_code(0);
+        serde_json::from_str::<Vec<serde_json::Value>>(&done.stdout).unwrap()
+    };
+    let found = all();
+    assert_eq!(found[0]["orphaned"], true, "{found:?}");
+    let id = found[0]["id"].as_str().unwrap();
+    let done = lives.cofferdam(&["delete", id]).expect_code(1);
+    assert!(done.stderr.contains("--force"), "{done}");
+    lives.cofferdam(&["delete", "--force", id]).expect_code(0);
+    assert!(all().is_empty());
+}
+
 /// What was on the shelf is there when the checkout is not.
 #[test]
 fn a_checkout_that_was_moved_keeps_its_shelf() {

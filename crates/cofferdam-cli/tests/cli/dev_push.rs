@@ -151,6 +151,16 @@ fn what_is_not_its_to_move_stays() {
     lives
         .exec(FEATURE, "git reset -q --hard HEAD~1")
         .expect_code(0);
+    // So is what the configuration protects by now.
+    lives.configure("protect: [guarded]\n");
+    refused(
+        &lives,
+        "mkdir guarded; echo x > guarded/x; git add -A; git commit -qm guarded; git push host feature",
+        &["the commit gate refuses it", "guarded/x"],
+    );
+    lives
+        .exec(FEATURE, "git reset -q --hard HEAD~1")
+        .expect_code(0);
     // Who commits on the host meanwhile keeps that, and what is said then helps.
     let tree = lives.git(&["rev-parse", "feature^{tree}"]);
     let ours = [

@@ -1,6 +1,7 @@
 //! The `git` of a dev sandbox: the guest's executable under that name, before the real one. It explains what the commit gate would refuse,
 //! and what would only switch hooks off; it is no wall. What it refused is told to whoever leaves.
 
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::embedded;
@@ -15,6 +16,9 @@ const GIT: &str = "/.cofferdam/bin/git";
 /// Where it notes what it refused: in the sandbox, and in the state directory.
 const LOG_INSIDE: &str = "/.cofferdam/guard.log";
 const LOG: &str = "guard.log";
+/// What somebody was told of it, in the state directory alone.
+const TOLD: &str = "guard.told";
+const MOST_KEPT: u64 = 256 << 10;
 /// Programs inside may write there as they like.
 const MOST_READ: u64 = 64 << 10;
 /// So many of what was refused are named.
@@ -46,30 +50,60 @@ pub(super) fn is_ours(mount: &Mount) -> bool {
 
 /// What it refused since somebody was told last, each in a line, safe for a terminal.
 pub(super) fn refused(state: &Path) -> Vec<String> {
-    let path = state.join(LOG);
-    let Ok(text) = fsx::read_bounded(&path, MOST_READ) else {
-        // A log that is no log any more says nothing; neither does one that is longer than it should be.
-        return Vec::new();
-    };
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<String> = text.lines().map(printable_line).collect();
+    let mut lines = lines(state);
     let rest = lines.len().saturating_sub(NAMED);
-    let mut told: Vec<String> = lines.into_iter().take(NAMED).collect();
+    lines.truncate(NAMED);
     if rest > 0 {
-        told.push(format!("and {rest} more"));
+        lines.push(format!("and {rest} more"));
     }
-    told
+    lines
 }
 
-/// What it refused is told: what comes now is new.
-pub(super) fn forget(state: &Path) {
+/// The last ones where it is longer than it should be; a log that is no log any more says nothing.
+fn lines(state: &Path) -> Vec<String> {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = log(state, std::fs::File::options().read(true))?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(MOST_READ)))?;
+        let mut text = Vec::new();
+        file.take(MOST_READ).read_to_end(&mut text)?;
+        Ok(text)
+    };
+    let text = read().unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    text.lines().map(printable_line).collect()
+}
+
+/// The file itself, where it is one.
+fn log(state: &Path, options: &mut std::fs::OpenOptions) -> std::io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
-    let mut options = std::fs::File::options();
-    options
-        .write(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = options
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(state.join(LOG))?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(std::io::ErrorKind::InvalidInput.into())
+}
+
+/// What it refused is told: what comes now is new. The last ones of what was told are kept beside it.
+pub(super) fn forget(state: &Path) {
+    let told = lines(state);
+    if !told.is_empty() {
+        let path = state.join(TOLD);
+        let mut text = fsx::read_bounded(&path, MOST_KEPT).unwrap_or_default();
+        text.extend(
+            told.iter()
+                .flat_map(|line| [line.as_bytes(), b"\n"])
+                .flatten(),
+        );
+        let most = usize::try_from(MOST_KEPT).unwrap_or(usize::MAX);
+        let from = text.len().saturating_sub(most);
+        // What cannot be kept was told.
+        let _ = fsx::write_private(&path, &text[from..]);
+    }
     // The file stays: it is mounted.
-    if let Ok(file) = options.open(state.join(LOG)) {
+    if let Ok(file) = log(state, std::fs::File::options().write(true)) {
         let _ = file.set_len(0);
     }
 }

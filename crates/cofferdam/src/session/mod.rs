@@ -104,6 +104,7 @@ pub use report::{Beside, Iteration, Kept, RunReport};
 pub use run::{check, run};
 pub use runlog::run_log;
 pub use shelf::{ShelfError, Shelved, provision};
+pub use shells::RULES;
 pub use show_run::show_run;
 pub use stream::AgentFailure;
 pub use sync::{RulesNow, SyncMode, Synced};

@@ -9,6 +9,7 @@ use super::error::RunErrorKind;
 use super::event::Notice;
 use super::plan::error::PlanError;
 use super::{hide, shared};
+use crate::config::Merged;
 use crate::fsx::Context;
 use crate::git::own_files;
 use crate::git::steering::InTree;
@@ -32,6 +33,19 @@ pub(super) fn plain(top: &Path, path: &Path) -> Option<Result<PathBuf, PlanError
         why,
     };
     Some(below::plain(top, path).map_err(refuse))
+}
+
+/// What nobody may change: what was said before, and what the configuration says by now. One that cannot be protected is told by
+/// whoever plans with it.
+pub(super) fn by_now(known: &[PathText], config: &Merged, top: &Path) -> Vec<PathText> {
+    let mut all = known.to_vec();
+    let said = config.protect.iter();
+    for path in said.filter_map(|one| plain(top, &one.value)?.ok()) {
+        if !all.iter().any(|known| known.0 == path) {
+            all.push(PathText(path));
+        }
+    }
+    all
 }
 
 /// Makes the directories that protection needs and lists what is mounted read-only: them, gitlinks, nested git

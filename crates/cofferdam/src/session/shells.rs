@@ -22,7 +22,7 @@ const SHELLS: [(&str, &str); 2] = [
 ];
 
 /// What the programs of agents read of the place where they work, by where each looks for it.
-pub(super) const RULES: &str = include_str!("shells/rules.md");
+pub const RULES: &str = include_str!("shells/rules.md");
 const RULES_OF: [&str; 2] = [".claude/CLAUDE.md", ".codex/AGENTS.md"];
 
 /// The agent's home of a sandbox that lives on. What an agent makes of these files stays.

@@ -23,6 +23,18 @@ const BELIEVE: [&str; 7] = [
     "CARGO_HTTP_CAINFO",
 ];
 
+/// What of it programs get that somebody starts by the engine, where a person lives: the way to our `git`, and whom to believe.
+pub(super) fn of_the_container(spec: &SandboxSpec, image: &[String]) -> Option<Vec<String>> {
+    spec.search_first.as_ref()?;
+    let whole = environment(spec, image);
+    let names = std::iter::once("PATH").chain(BELIEVE);
+    let set = names.filter_map(|name| {
+        let value = whole.get(std::ffi::OsStr::new(name))?.to_str()?;
+        Some(format!("{name}={value}"))
+    });
+    Some(set.collect())
+}
+
 /// The image's own, then what is the same in every sandbox, then what the caller gives. `image`: `NAME=value` each.
 pub(super) fn environment(spec: &SandboxSpec, image: &[String]) -> BTreeMap<OsString, OsString> {
     let mut environment: BTreeMap<OsString, OsString> = BTreeMap::from([

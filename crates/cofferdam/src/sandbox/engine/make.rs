@@ -11,7 +11,7 @@ use super::Kind;
 use super::about::unfiltered;
 use super::attached::{Attached, Owner};
 use super::client::Client;
-use super::environment::environment;
+use super::environment::{environment, of_the_container};
 use super::etc;
 use super::holder::{Held, Holder};
 use super::holding::{GENERIC, Holding};
@@ -106,8 +106,14 @@ pub(super) async fn come_up(
         Some(attached) => attached.layers(&spec.mounts).await?,
         None => Vec::new(),
     };
-    let mut container =
-        Container::plan(reach, client, image, spec, &given, (&rendezvous, &layered))?;
+    let mut container = Container::plan(
+        reach,
+        client,
+        (image, variables),
+        spec,
+        &given,
+        (&rendezvous, &layered),
+    )?;
     let seen = container.binds.iter().map(Bind::seen).collect();
     if let Some(attached) = &mut attached {
         let ours = container.ours;
@@ -263,6 +269,7 @@ struct Container<'a> {
     /// So many at the beginning can be read by everybody who comes so far.
     ours: usize,
     runtime: Option<String>,
+    environment: Option<Vec<String>>,
 }
 
 impl<'a> Container<'a> {
@@ -270,7 +277,7 @@ impl<'a> Container<'a> {
     fn plan(
         reach: &Reach,
         client: &Client,
-        image: &'a str,
+        (image, variables): (&'a str, &[String]),
         spec: &'a SandboxSpec,
         given: &'a Given,
         (rendezvous, layered): (&Rendezvous, &[Laid]),
@@ -294,6 +301,7 @@ impl<'a> Container<'a> {
             binds,
             ours,
             runtime: options.runtime.clone(),
+            environment: of_the_container(spec, variables),
         })
     }
 
@@ -325,6 +333,7 @@ impl<'a> Container<'a> {
             runtime: self.runtime.clone(),
             root: self.has_root(),
             socket: Rendezvous::socket(MEETING),
+            environment: self.environment.clone(),
         };
         profile.body()
     }
@@ -340,12 +349,19 @@ impl<'a> Container<'a> {
 pub(super) async fn show(
     reach: &Reach,
     client: &Client,
-    (image, _): &(String, Vec<String>),
+    (image, variables): &(String, Vec<String>),
     spec: &SandboxSpec,
 ) -> Result<Vec<String>, SandboxError> {
     let given = Given::find(reach, client, spec).await?;
     let rendezvous = Rendezvous::at(&meeting(&reach.options, &spec.id)).map_err(start_error)?;
-    let container = Container::plan(reach, client, image, spec, &given, (&rendezvous, &[]))?;
+    let container = Container::plan(
+        reach,
+        client,
+        (image, variables),
+        spec,
+        &given,
+        (&rendezvous, &[]),
+    )?;
     mounts::can_be_told(client.kind(), &container.binds)?;
     let joined = matches!(spec.network, Network::Wall(_)).then(|| HOLDER.to_owned());
     let names = container_names(spec);

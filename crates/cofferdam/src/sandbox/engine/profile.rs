@@ -53,6 +53,8 @@ pub(super) struct Profile<'a> {
     pub(super) root: bool,
     /// The path of the guest's first argument: where it meets its maker.
     pub(super) socket: String,
+    /// `NAME=value`, for programs that somebody starts by the engine: nothing that is a secret.
+    pub(super) environment: Option<Vec<String>>,
 }
 
 impl Profile<'_> {
@@ -85,6 +87,7 @@ impl Profile<'_> {
             cmd: Some(Vec::new()),
             healthcheck: Some(none()),
             working_dir: Some("/".to_owned()),
+            env: self.environment.clone(),
             // Process 1 is not asked: what is to be kept is on disk by then.
             stop_signal: Some("SIGKILL".to_owned()),
             stop_timeout: Some(1),
@@ -341,6 +344,7 @@ mod tests {
             runtime: None,
             root: false,
             socket: String::new(),
+            environment: None,
         }
     }
 

@@ -20,6 +20,9 @@ pub(super) fn command(kind: Kind, name: &str, body: &Body) -> Vec<String> {
     option("hostname", body.hostname.clone());
     option("user", body.user.clone());
     option("workdir", body.working_dir.clone());
+    for one in body.env.iter().flatten() {
+        option("env", Some(one.clone()));
+    }
     let labels = body.labels.iter().flatten();
     let mut labels: Vec<String> = labels
         .map(|(key, value)| format!("{key}={value}"))

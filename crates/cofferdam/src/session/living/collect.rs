@@ -12,7 +12,6 @@ use super::{Named, Session, SessionError};
 use crate::git::land::Landing;
 use crate::git::{CommitLine, Identity, Oid, Repository, identity};
 use crate::names::SandboxId;
-use crate::path_json::PathText;
 use crate::registry::{Owned, Record};
 use crate::sandbox::{BindMountProvider, Sandbox, SandboxError};
 use crate::session::check_plan::CheckPlan;
@@ -238,27 +237,24 @@ pub(super) async fn gather(
     })
 }
 
-/// What nobody may change is what the configuration says by now, and what it said before. Returns what is to be checked.
-async fn bring_up(
+/// What nobody may change is what the configuration says by now, and what it said before; so is whether commits are to be checked.
+/// Returns how.
+pub(super) async fn bring_up(
     caller: &Caller,
     named: &Named,
     turn: &mut Owned,
 ) -> Result<CheckPlan, SessionError> {
     let found = effective(caller, &named.repository).await;
     let top = named.repository.top.as_path();
-    let (mut all, before) = (turn.record.protected.clone(), turn.record.protected.len());
-    // One that cannot be protected is told by whoever plans with it.
-    let said = found.config.protect.iter();
-    for path in said.filter_map(|one| protect::plain(top, &one.value)?.ok()) {
-        if !all.iter().any(|known| known.0 == path) {
-            all.push(PathText(path));
-        }
-    }
-    if all.len() > before {
-        turn.record.protected = all;
+    let record = &mut turn.record;
+    let all = protect::by_now(&record.protected, &found.config, top);
+    let plan = CheckPlan::of(&found);
+    let is_checked = record.checked || !plan.is_nothing();
+    if all.len() > record.protected.len() || is_checked != record.checked {
+        (record.protected, record.checked) = (all, is_checked);
         turn.save()?;
     }
-    Ok(CheckPlan::of(&found))
+    Ok(plan)
 }
 
 /// Checks take as long as they take: the sandbox goes on meanwhile.

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::collect::{gather, holds_uncommitted};
+use super::collect::{bring_up, gather, holds_uncommitted};
 use super::life::{halt, turn};
 use super::stop::turn_to_end;
 use super::{Named, Session, SessionError};
@@ -27,7 +27,9 @@ pub async fn end(
     provider: &dyn BindMountProvider,
 ) -> Result<(), SessionError> {
     named.check(provider)?;
-    let turn = turn_to_end(caller, named, provider, Duration::ZERO).await?;
+    let mut turn = turn_to_end(caller, named, provider, Duration::ZERO).await?;
+    // Nobody checks what it still has: where that is to be done, `merge` does.
+    bring_up(caller, named, &mut turn).await?;
     close(caller, named, provider, turn).await
 }
 

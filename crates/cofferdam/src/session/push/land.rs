@@ -21,10 +21,12 @@ use crate::process::Input;
 use crate::registry::{self, Record};
 use crate::session::checks::Checks;
 use crate::session::collect::rules;
+use crate::session::configured::effective;
 use crate::session::event::Notice;
 use crate::session::holder::Holder;
 use crate::session::jailed::Objects;
 use crate::session::judge::Judge;
+use crate::session::protect;
 use crate::session::shelf::{self, List, Noted};
 use crate::volumes::VolumeError;
 
@@ -195,7 +197,9 @@ impl<'a> Pushing<'a> {
             let repository = found.map_err(|error| Refused::host(&error))?;
             Ok((record, repository))
         };
-        let (record, repository) = Box::pin(found).await?;
+        let (mut record, repository) = Box::pin(found).await?;
+        let config = effective(caller, &repository).await.config;
+        record.protected = protect::by_now(&record.protected, &config, repository.top.as_path());
         let noted = shelf::noted(&caller.home, &record, List::Brought)
             .map_err(|error| Refused::host(&error))?;
         Ok(Self {
