@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 use crate::error::CliError;
@@ -41,17 +41,27 @@ pub(crate) fn run(arguments: &Arguments, root: clap::Command) -> Result<ExitCode
 }
 
 /// With a mark on what takes a sandbox's name: scripts have no place for it, but they have one for users' names, and no
-/// argument of ours is one of those.
+/// argument of ours is one of those. One that may be left out stands first all the same: what may follow it is not offered in its place.
 fn marked(command: clap::Command) -> clap::Command {
     command
         .mut_args(|argument| {
             if names_a_sandbox(&argument) {
-                argument.value_hint(ValueHint::Username)
+                let first =
+                    argument.is_positional() && argument.get_index().is_none_or(|index| index == 1);
+                let needed = argument.is_required_set() || first && is_one(&argument);
+                argument.value_hint(ValueHint::Username).required(needed)
             } else {
                 argument
             }
         })
         .mut_subcommands(marked)
+}
+
+fn is_one(argument: &clap::Arg) -> bool {
+    argument
+        .get_num_args()
+        .is_none_or(|count| count.max_values() == 1)
+        && matches!(argument.get_action(), ArgAction::Set)
 }
 
 /// The script, which also completes the names of sandboxes where a command or an option takes one.

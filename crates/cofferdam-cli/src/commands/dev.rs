@@ -405,8 +405,8 @@ pub(super) async fn follow(session: &Session) {
             output::note(&format!("{name} is on {to} now, as this checkout is\n"));
         }
         Ok(Followed::Stays { checked_out }) => output::note(&format!(
-            "note: {checked_out} is checked out here, and {name} stays where it is: it has commits that are not home (cofferdam collect \
-             {name}), or something is staged or under way there\n"
+            "note: {checked_out} is checked out here, and {name} stays where it is: something is staged or under way there, or it has commits \
+             that are on no branch here, which `cofferdam stop {name}`, and then `cofferdam merge {name}`, brings to {checked_out}\n"
         )),
         Err(error) => output::note(&format!("note: {error}\n")),
     }

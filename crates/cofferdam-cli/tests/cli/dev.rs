@@ -252,6 +252,68 @@ fn what_is_checked_out_is_followed() {
         .expect_code(0);
 }
 
+/// Who commits inside while somebody commits outside has a branch that went apart: both are in it when it is merged.
+#[test]
+fn commits_of_both_sides_are_merged() {
+    let lives = Lives::new();
+    lives.cofferdam(&["start"]).expect_code(0);
+    let both = format!("{COMMIT} first; {COMMIT} inside; echo did > did; read -r _");
+    let mut inside = lives.command(&["exec", "-i", "dev", "--", "sh", "-c", &both]);
+    let mut inside = inside
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let did = lives.repository().join("did");
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !did.exists() {
+        assert!(std::time::Instant::now() < until, "it never committed");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    lives.git(&["commit", "-q", "--allow-empty", "-m", "outside"]);
+    drop(inside.stdin.take());
+    let left = finish(inside);
+    assert!(left.stderr.contains("kept"), "{left}");
+    let subjects = |from: &str| lives.git(&["log", "--format=%s", from]);
+    assert!(!subjects("main").contains("inside"), "the branch had moved");
+    // It goes on from what it has, and says how that comes home.
+    let stays = lives.exec("dev", "git log -1 --format=%s");
+    assert_eq!(stays.stdout, "inside\n", "{stays}");
+    assert!(stays.stderr.contains("stays where it is"), "{stays}");
+    assert!(
+        stays
+            .stderr
+            .contains("`cofferdam stop dev`, and then `cofferdam merge dev`"),
+        "{stays}"
+    );
+    lives.cofferdam(&["stop", "dev"]).expect_code(0);
+    lives.cofferdam(&["merge", "dev"]).expect_code(0);
+    let merged = subjects("main");
+    for subject in ["outside", "first", "inside"] {
+        assert!(merged.lines().any(|one| one == subject), "{merged}");
+    }
+    // And it goes along.
+    lives.cofferdam(&["start"]).expect_code(0);
+    let seen = lives.exec("dev", "git log --format=%s");
+    assert!(seen.stdout.contains("outside\n"), "{seen}");
+    // A branch beside it does not keep the sandbox from going along, and takes nothing from the checkout's when it is merged.
+    let idea = format!("git switch -qc idea; {COMMIT} idea; git switch -q main");
+    lives.exec("dev", &idea).expect_code(0);
+    lives.git(&["commit", "-q", "--allow-empty", "-m", "later"]);
+    let seen = lives.exec("dev", "git log -1 --format=%s");
+    assert_eq!(seen.stdout, "later\n", "{seen}");
+    lives.cofferdam(&["stop", "dev"]).expect_code(0);
+    lives.cofferdam(&["merge", "dev"]).expect_code(0);
+    let merged = subjects("main");
+    for subject in ["later", "idea"] {
+        assert!(merged.lines().any(|one| one == subject), "{merged}");
+    }
+    lives
+        .cofferdam(&["delete", "--force", "dev"])
+        .expect_code(0);
+}
+
 /// Two branches at once, each with a working tree of its own on one shelf, beside the checkout that all of them see.
 // covers: S3-101, S3-103, S3-104, S3-105, S3-108, S3-109, S3-110, S3-111, S3-112, S3-114, S3-115, S3-116, S3-117, S3-118, S3-119, S3-121, S3-122, S3-125, S3-126, S3-130, S3-134, S3-136, S3-137
 #[test]

@@ -163,14 +163,7 @@ async fn combine(
     cancel: &CancellationToken,
 ) -> Result<Combined, LandError> {
     let tip = incoming.tip();
-    if current == incoming.base() {
-        return Ok(if tip == current {
-            Combined::Already
-        } else {
-            Combined::Commit(tip.clone())
-        });
-    }
-    if repo.is_ancestor(tip, current, cancel).await? {
+    if tip == current || repo.is_ancestor(tip, current, cancel).await? {
         return Ok(Combined::Already);
     }
     if repo.is_ancestor(current, tip, cancel).await? {

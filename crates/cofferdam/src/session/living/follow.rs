@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::life::turn;
 use super::{Session, SessionError, has_uncollected};
+use crate::git::Oid;
 use crate::git::own_files;
 use crate::git::private_clone::{self, PrivateClone, PrivateHead};
 use crate::git::refs_at::{RefsAt, names_of};
@@ -68,7 +69,7 @@ pub enum Followed {
         /// The branch that is checked out, or `HEAD`.
         to: String,
     },
-    /// It has commits of its own that are not home, or something is staged or under way there, and stays where it is.
+    /// It has commits of its own that are on no branch here, or something is staged or under way there, and stays where it is.
     Stays {
         /// What is checked out here.
         checked_out: String,
@@ -106,6 +107,32 @@ impl Session {
         if left != Some(false) {
             return Ok(stays());
         }
+        let tip_of = |branch: &Option<BranchName>| {
+            let name = branch.as_ref().map(BranchName::full)?;
+            let mut refs = seen.refs.iter();
+            let found = refs.find(|(one, _)| *one == name.as_bytes());
+            found.map(|(_, tip)| tip.clone())
+        };
+        let at = match &seen.head {
+            Some(PrivateHead::Detached(tip)) => Some(tip.clone()),
+            _ => tip_of(&turn.record.branch),
+        };
+        let Some(at) = at else {
+            return Ok(stays());
+        };
+        // What was only kept is safe, but is on no branch: whoever made it goes on from there.
+        let on_branch = own.as_ref().and_then(|own| refs.get(own));
+        let places = [Some(&tip), Some(record.begins()), on_branch];
+        if !self.is_below(&at, &places).await {
+            return Ok(stays());
+        }
+        // A branch of that name that was made inside.
+        let namesake = tip_of(&branch).filter(|_| branch != record.branch);
+        if let Some(namesake) = &namesake
+            && !self.is_below(namesake, &[Some(&tip)]).await
+        {
+            return Ok(stays());
+        }
         let vault = Vault::open(&caller.home, repository);
         let exported = match vault {
             Ok(vault) => vault.export(repository, &tip, &caller.cancel).await,
@@ -123,25 +150,12 @@ impl Session {
                 .as_ref()
                 .map_or_else(String::new, ToString::to_string)
         };
-        let tip_of = |branch: &Option<BranchName>| {
-            let name = branch.as_ref().map(BranchName::full)?;
-            let mut refs = seen.refs.iter();
-            let found = refs.find(|(one, _)| *one == name.as_bytes());
-            found.map(|(_, tip)| tip.to_string())
-        };
-        let at = match &seen.head {
-            Some(PrivateHead::Detached(tip)) => Some(tip.to_string()),
-            _ => tip_of(&turn.record.branch),
-        };
-        let Some(at) = at else {
-            return Ok(stays());
-        };
         let fixed = [
             tip.to_string(),
             word(&branch),
             word(&turn.record.branch),
-            at,
-            tip_of(&branch).unwrap_or_default(),
+            at.to_string(),
+            tip_of(&branch).map_or_else(String::new, |old| old.to_string()),
         ];
         let command = ["sh", "-c", MOVE, "sh"].map(OsString::from);
         let unseen = turn
@@ -182,5 +196,21 @@ impl Session {
         Ok(Followed::Moved {
             to: head.branch_text(),
         })
+    }
+    /// Whether one of `places` is the commit, or has it below.
+    async fn is_below(&self, commit: &Oid, places: &[Option<&Oid>]) -> bool {
+        let (repository, cancel) = (&self.named.repository, &self.caller.cancel);
+        let places = places.iter().copied().flatten();
+        if places.clone().any(|place| place == commit) {
+            return true;
+        }
+        for place in places {
+            // What the repository does not have is an error there.
+            let found = repository.is_ancestor(commit, place, cancel).await;
+            if found.unwrap_or(false) {
+                return true;
+            }
+        }
+        false
     }
 }
