@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{ArgAction, Args, ValueEnum, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 use crate::error::CliError;
@@ -41,27 +41,17 @@ pub(crate) fn run(arguments: &Arguments, root: clap::Command) -> Result<ExitCode
 }
 
 /// With a mark on what takes a sandbox's name: scripts have no place for it, but they have one for users' names, and no
-/// argument of ours is one of those. One that may be left out stands first all the same: what may follow it is not offered in its place.
+/// argument of ours is one of those.
 fn marked(command: clap::Command) -> clap::Command {
     command
         .mut_args(|argument| {
             if names_a_sandbox(&argument) {
-                let first =
-                    argument.is_positional() && argument.get_index().is_none_or(|index| index == 1);
-                let needed = argument.is_required_set() || first && is_one(&argument);
-                argument.value_hint(ValueHint::Username).required(needed)
+                argument.value_hint(ValueHint::Username)
             } else {
                 argument
             }
         })
         .mut_subcommands(marked)
-}
-
-fn is_one(argument: &clap::Arg) -> bool {
-    argument
-        .get_num_args()
-        .is_none_or(|count| count.max_values() == 1)
-        && matches!(argument.get_action(), ArgAction::Set)
 }
 
 /// The script, which also completes the names of sandboxes where a command or an option takes one.
@@ -101,6 +91,9 @@ fn with_names(script: &str, shell: Choice, root: &clap::Command) -> String {
         }
         Choice::Zsh => {
             let names = script.replace(":_users'", ":_cofferdam_sandboxes'");
+            // What may follow a name that may be left out is not offered in its place.
+            let names: Vec<String> = names.lines().map(zsh_needed).collect();
+            let names = names.join("\n") + "\n";
             let head = "_cofferdam() {\n";
             let text = names.replacen(head, &format!("{head}{ZSH_WORDS}"), 1);
             // Before the script calls what it defines.
@@ -109,6 +102,14 @@ fn with_names(script: &str, shell: Choice, root: &clap::Command) -> String {
                 None => text,
             }
         }
+    }
+}
+
+/// The line of a name that may be left out, as of one that may not.
+fn zsh_needed(line: &str) -> String {
+    match line.strip_prefix("'::") {
+        Some(rest) if rest.ends_with(":_cofferdam_sandboxes' \\") => format!("':{rest}"),
+        _ => line.to_owned(),
     }
 }
 

@@ -3,6 +3,7 @@
 use cofferdam::fsx::write_private;
 
 use crate::containers;
+use crate::environment::finish;
 use crate::lives::Lives;
 
 const COMMIT: &str = "date +%s.%N > new; git add -A; git commit -qm";
