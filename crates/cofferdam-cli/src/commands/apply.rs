@@ -24,7 +24,7 @@ use crate::ui::{human, output};
 /// conflicts, or where it would touch a file that you changed. `--undo` takes it back in one step.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, as `cofferdam list` names it, or the path of a checkout for its dev sandbox, such as .
+    /// The sandbox, as `cofferdam list` names it, or the path of a checkout for its dev sandbox, such as `.`
     #[arg(value_name = "SANDBOX|PATH")]
     name: String,
 

@@ -20,7 +20,7 @@ use crate::ui::{output, recovered};
 /// Delete sandboxes; what they committed can be brought back for 30 days
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandboxes to delete, as `cofferdam list` names them; or the path of one checkout for its dev sandbox, such as .
+    /// The sandboxes to delete, as `cofferdam list` names them; or the path of one checkout for its dev sandbox, such as `.`
     #[arg(required = true, value_name = "SANDBOX|PATH")]
     names: Vec<String>,
 

@@ -18,7 +18,7 @@ use crate::ui::output;
 /// can have ports for as long as it runs: `cofferdam start --publish`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, as `cofferdam list` names it, or the path of a checkout, such as . for the dev sandbox of this one
+    /// The sandbox, as `cofferdam list` names it, or the path of a checkout, such as `.` for the dev sandbox of this one
     #[arg(value_name = "SANDBOX|PATH")]
     name: String,
 

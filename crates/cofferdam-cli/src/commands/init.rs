@@ -32,7 +32,7 @@ const BEFORE: &str = ".before";
 /// option says.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The repository, such as . for the one that you stand in
+    /// The repository, such as `.` for the one that you stand in
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
 

@@ -16,7 +16,7 @@ use crate::ui::{json, output, summary};
 /// List the commits on a sandbox's branch since it started, newest last
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, as `cofferdam list` names it, or the path of a checkout for its dev sandbox, such as .
+    /// The sandbox, as `cofferdam list` names it, or the path of a checkout for its dev sandbox, such as `.`
     #[arg(value_name = "SANDBOX|PATH")]
     name: String,
 

@@ -23,7 +23,7 @@ use crate::ui::{output, summary};
 /// conflicts, where it would touch a file that you changed, or where one of the configuration's `gate.checks` fails.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, as `cofferdam list` names it, or the path of a checkout for its dev sandbox, such as .
+    /// The sandbox, as `cofferdam list` names it, or the path of a checkout for its dev sandbox, such as `.`
     #[arg(value_name = "SANDBOX|PATH")]
     name: String,
 

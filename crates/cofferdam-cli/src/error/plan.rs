@@ -16,9 +16,12 @@ pub(super) const PROMPT_HINT: &str =
 fn ports_hint(error: &PortsError) -> String {
     match error {
         PortsError::NotDev => "leave out `--publish`".to_owned(),
-        PortsError::Taken { port, .. } => format!(
-            "end what listens there, or choose another one: `--publish 1{port}:PORT`, or `ports` in the configuration"
-        ),
+        PortsError::Taken { port, .. } => {
+            let port = port.get();
+            // Ordinary users may listen from 1024 on.
+            let other = if port < 1024 { port + 8000 } else { port.checked_add(1).unwrap_or(port - 1) };
+            format!("end what listens there, or name another port of this machine before the one inside, as in `{other}:80`")
+        }
         PortsError::Open => {
             "make one without `--network open`; natively what listens in one with it listens on this machine itself".to_owned()
         }

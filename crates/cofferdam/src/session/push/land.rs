@@ -92,7 +92,7 @@ impl Refused {
             Self::Missing(From::Workspace) => {
                 "push from a working tree on the shelf or from the workspace: other repositories are not looked at".to_owned()
             }
-            Self::Unrelated => "begin from a commit that came from there".to_owned(),
+            Self::Unrelated => "begin from a commit that came from there: `git fetch host` on the shelf brings what is checked out there now".to_owned(),
             Self::NotForward(branch) => format!(
                 "the host has commits on it that are not in what is pushed: after `cofferdam checkout {branch}` there, `git merge host/{branch}` \
                  on the shelf, and push again"
