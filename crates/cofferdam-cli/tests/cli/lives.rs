@@ -73,10 +73,21 @@ impl Lives {
         };
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         let mut processes = processes.map(|one| one.path());
-        let watcher = processes.find(|process| is_its(process)).unwrap();
-        let watcher = watcher.file_name().unwrap().to_str().unwrap();
+        let directory = processes.find(|process| is_its(process)).unwrap();
+        let watcher = directory.file_name().unwrap().to_str().unwrap();
         let watcher = rustix::process::Pid::from_raw(watcher.parse().unwrap()).unwrap();
         rustix::process::kill_process(watcher, rustix::process::Signal::KILL).unwrap();
+        // What it holds is free once it has ended, which takes a moment on a busy machine.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let is_there = || {
+            let stat = std::fs::read_to_string(directory.join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ")
+                .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+        };
+        while is_there() {
+            assert!(std::time::Instant::now() < until, "it does not end");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
     }
 
     /// What `list --json` says of it.
