@@ -1,6 +1,6 @@
 //! What lasts in dev sandboxes and what holds in containers as well: history, logins, guard-rails, volumes, and what a push meets.
 
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use cofferdam_lab::skip;
@@ -157,10 +157,8 @@ fn it_is_the_same_in_containers() {
     }
 }
 
-/// A branch that the host moves while a push is checked keeps the host's commit.
-#[test]
-fn a_push_while_the_host_commits() {
-    let lives = Lives::new();
+/// A program in `dev-two` that pushes to `two`, once that has passed the gate and its check runs.
+fn pushes_and_is_checked(lives: &Lives) -> Child {
     lives.configure("gate: {checks: [{cmd: sleep 5}]}\n");
     lives
         .cofferdam(&["start", "--branch", "two"])
@@ -172,7 +170,7 @@ fn a_push_while_the_host_commits() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The check's sandbox is there: the push has passed the gate.
+    // The check's sandbox is there.
     let until = Instant::now() + Duration::from_secs(30);
     while !lives
         .cofferdam(&["list", "--all", "--json"])
@@ -181,6 +179,14 @@ fn a_push_while_the_host_commits() {
     {
         assert!(Instant::now() < until);
     }
+    pushing
+}
+
+/// A branch that the host moves while a push is checked keeps the host's commit.
+#[test]
+fn a_push_while_the_host_commits() {
+    let lives = Lives::new();
+    let pushing = pushes_and_is_checked(&lives);
     let tree = lives.git(&["rev-parse", "main^{tree}"]);
     let commit = lives.git(&["commit-tree", "-p", "main", "-m", "of-the-host", &tree]);
     lives.git(&["update-ref", "refs/heads/two", &commit]);
@@ -199,25 +205,7 @@ fn a_push_while_the_host_commits() {
 #[test]
 fn a_push_whose_host_dies_moves_nothing() {
     let lives = Lives::new();
-    lives.configure("gate: {checks: [{cmd: sleep 5}]}\n");
-    lives
-        .cofferdam(&["start", "--branch", "two"])
-        .expect_code(0);
-    let push = "git commit -q --allow-empty -m inside && git push host two";
-    let mut pushing = lives.command(&["exec", "dev-two", "--", "sh", "-c", push]);
-    let pushing = pushing
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let until = Instant::now() + Duration::from_secs(30);
-    while !lives
-        .cofferdam(&["list", "--all", "--json"])
-        .stdout
-        .contains("check")
-    {
-        assert!(Instant::now() < until);
-    }
+    let pushing = pushes_and_is_checked(&lives);
     let before = lives.git(&["for-each-ref", "refs/heads"]);
     lives.kill_watcher("dev-two");
     // Programs stand still until somebody watches again.
@@ -246,17 +234,13 @@ fn one_whose_checkout_is_gone_ends_by_force() {
     lives.git(&["clone", "-q", ".", gone]);
     lives.cofferdam(&["-C", gone, "start"]).expect_code(0);
     std::fs::remove_dir_all(gone).unwrap();
-    let all = || {
-        let done = lives.cofferdam(&["list", "--all", "--json"]).expect_code(0);
-        serde_json::from_str::<Vec<serde_json::Value>>(&done.stdout).unwrap()
-    };
-    let found = all();
+    let found = lives.all();
     assert_eq!(found[0]["orphaned"], true, "{found:?}");
     let id = found[0]["id"].as_str().unwrap();
     let done = lives.cofferdam(&["delete", id]).expect_code(1);
     assert!(done.stderr.contains("--force"), "{done}");
     lives.cofferdam(&["delete", "--force", id]).expect_code(0);
-    assert!(all().is_empty());
+    assert!(lives.all().is_empty());
 }
 
 /// What was on the shelf is there when the checkout is not.

@@ -90,6 +90,13 @@ impl Lives {
         }
     }
 
+    /// What `list --all --json` says: those of every checkout.
+    #[track_caller]
+    pub(crate) fn all(&self) -> Vec<serde_json::Value> {
+        let done = self.cofferdam(&["list", "--all", "--json"]).expect_code(0);
+        serde_json::from_str(&done.stdout).unwrap()
+    }
+
     /// What `list --json` says of it.
     #[track_caller]
     pub(crate) fn listed(&self, name: &str) -> Option<serde_json::Value> {

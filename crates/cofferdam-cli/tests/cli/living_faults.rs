@@ -157,11 +157,7 @@ fn one_whose_repository_is_gone_is_given_up_by_force() {
         ])
         .expect_code(0);
     std::fs::remove_dir_all(gone).unwrap();
-    let all = || {
-        let done = lives.cofferdam(&["list", "--all", "--json"]).expect_code(0);
-        serde_json::from_str::<Vec<serde_json::Value>>(&done.stdout).unwrap()
-    };
-    let found = all();
+    let found = lives.all();
     assert_eq!(found[0]["orphaned"], true, "{found:?}");
     let id = found[0]["id"].as_str().unwrap();
     let done = lives.cofferdam(&["delete", id]).expect_code(1);
@@ -171,7 +167,7 @@ fn one_whose_repository_is_gone_is_given_up_by_force() {
     assert_ne!(runs(), "");
     lives.cofferdam(&["delete", "--force", id]).expect_code(0);
     assert_eq!(runs(), "");
-    assert!(all().is_empty());
+    assert!(lives.all().is_empty());
     lives.expect_clean();
 }
 

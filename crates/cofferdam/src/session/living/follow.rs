@@ -197,6 +197,7 @@ impl Session {
             to: head.branch_text(),
         })
     }
+
     /// Whether one of `places` is the commit, or has it below.
     async fn is_below(&self, commit: &Oid, places: &[Option<&Oid>]) -> bool {
         let (repository, cancel) = (&self.named.repository, &self.caller.cancel);
