@@ -7,8 +7,8 @@ use clap::{Parser, Subcommand};
 use crate::commands::{
     allow, apply, approve, build, build_base, checkout, claude, codex, codex_config, collect,
     completions, config, create, delete, demo, diff, doctor, engines, exec, forward, gc, init,
-    list, log, logs, man, merge, net, pause, restart, resume, revoke, run, shell, show_run, start,
-    status, stop, sync, volume, worktree,
+    list, log, logs, man, mcp, merge, net, pause, ports, restart, resume, revoke, run, shell,
+    show_run, start, status, stop, sync, volume, worktree,
 };
 
 /// The version, with the commit where a release build knows it (see `build.rs`).
@@ -37,6 +37,7 @@ pub(crate) enum Command {
     Create(Box<create::Arguments>),
     Exec(exec::Arguments),
     Forward(forward::Arguments),
+    Ports(ports::Arguments),
     Shell(Box<shell::Arguments>),
     Claude(Box<claude::Arguments>),
     Codex(Box<codex::Arguments>),
@@ -53,6 +54,7 @@ pub(crate) enum Command {
     Collect(collect::Arguments),
     Diff(diff::Arguments),
     Log(log::Arguments),
+    Mcp(mcp::Arguments),
     Merge(merge::Arguments),
     Apply(apply::Arguments),
     Worktree(worktree::Arguments),

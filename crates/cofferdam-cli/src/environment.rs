@@ -123,6 +123,11 @@ impl Environment {
         Some(named.to_owned()).filter(|named| !named.is_empty())
     }
 
+    /// The path or the name by which others start this command.
+    pub(crate) fn program(&self) -> String {
+        self.program.to_string_lossy().into_owned()
+    }
+
     /// The word that starts this command again, from any directory.
     pub(crate) fn invocation(&self) -> String {
         crate::ui::shell::shell_word(&self.program)

@@ -4,6 +4,7 @@
 //! first byte of the frame that they belong to. A sandbox that outlives its maker is spoken to by others too, over the
 //! listener that came with its set-up: there each side first says its [`greeting`].
 
+pub mod browse;
 pub mod files;
 mod frame;
 mod proof;
@@ -25,6 +26,10 @@ pub use setup::{
 /// Also with each new question: who does not know one ends the connection over it, and the programs that hang on that. Not so with
 /// one that is asked of no guest but those whose maker has asked it already ([`Request::Watch`]).
 pub const PROTOCOL: u32 = 4;
+/// In a guest's greeting beside [`PROTOCOL`]: it knows [`Request::Browse`], which is asked of no other one.
+pub const BROWSES: u32 = 1 << 16;
+/// What a guest of this version greets with.
+pub const SPOKEN: u32 = PROTOCOL | BROWSES;
 /// The length of a [`greeting`] in bytes.
 pub const GREETING: usize = 8;
 /// What no other protocol begins with.
@@ -37,6 +42,11 @@ pub fn greeting(version: u32) -> [u8; GREETING] {
     bytes[..4].copy_from_slice(&MAGIC);
     bytes[4..].copy_from_slice(&version.to_le_bytes());
     bytes
+}
+
+/// Whether a greeting with this version is of somebody who is understood, whatever else they know.
+pub fn is_spoken(version: u32) -> bool {
+    version & 0xffff == PROTOCOL
 }
 
 /// The version that a greeting names; none where it is no greeting.
@@ -186,6 +196,11 @@ pub enum Request {
         /// In milliseconds, [`MOST_PATIENCE`] at most.
         patience: u32,
     },
+    /// Tells what is at a place inside, as the agent sees it. Two streams come along: one [`browse::Question`], to read, and where the
+    /// answer is written ([`browse::Seen`]). Only of guests that say [`BROWSES`].
+    Browse {
+        request: u64,
+    },
 }
 
 impl Request {
@@ -194,7 +209,10 @@ impl Request {
     pub fn streams(&self) -> usize {
         match self {
             Self::Exec { streams, .. } => streams.descriptors(),
-            Self::Unpack { .. } | Self::Snapshot { .. } | Self::Deliver { .. } => 2,
+            Self::Unpack { .. }
+            | Self::Snapshot { .. }
+            | Self::Deliver { .. }
+            | Self::Browse { .. } => 2,
             _ => 0,
         }
     }

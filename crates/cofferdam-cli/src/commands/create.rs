@@ -86,6 +86,31 @@ pub(crate) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
+/// What an agent's sandbox begins with, where the configuration has no `setup`.
+const SETUP: &str = "echo hello world";
+
+/// For whoever has no command line: files of its own on a branch of its own.
+pub(super) async fn unattended(
+    name: &Slug,
+    base: Option<String>,
+    environment: &Environment,
+) -> Result<SessionOptions, CliError> {
+    let defaults = Defaults::read(environment)?;
+    let sandbox = Sandbox::with_own_files(&defaults, environment).await;
+    let arguments = Arguments {
+        name: name.to_string(),
+        strategy: Strategy {
+            base,
+            ..Strategy::default()
+        },
+        sandbox,
+        json: false,
+    };
+    let mut options = options(arguments, name, environment)?;
+    options.setup = Some(SETUP.to_owned());
+    Ok(options)
+}
+
 /// As with nothing but a name and a place on the command line.
 pub(super) async fn plain(
     name: &str,
@@ -156,7 +181,7 @@ pub(super) fn network(record: &Record) -> &'static str {
     kind.unwrap_or(NetworkKind::None).as_str()
 }
 
-fn misnamed(error: &NameError) -> CliError {
+pub(super) fn misnamed(error: &NameError) -> CliError {
     let hint = match error {
         NameError::Sandbox { slug } if !slug.is_empty() => format!(
             "it has {} characters: shorten it, for example to `cofferdam create {}`",
@@ -172,7 +197,7 @@ fn misnamed(error: &NameError) -> CliError {
 }
 
 /// With the next step where it is another than that of a run.
-fn explain(error: RunError, name: &Slug) -> CliError {
+pub(super) fn explain(error: RunError, name: &Slug) -> CliError {
     let hint = match &error.kind {
         RunErrorKind::Plan(PlanError::NameTaken(_)) => format!(
             "see how it is with `cofferdam status {name}`, or take another name: `cofferdam create {name}-2`"

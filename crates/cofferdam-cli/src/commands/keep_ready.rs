@@ -60,7 +60,7 @@ pub(super) fn after(provider: &str, walled: bool) {
         }
     }
     // Nothing of it holds the user's directory or terminal.
-    let _ = command
+    let begun = command
         .arg(WORD)
         .current_dir("/")
         .process_group(0)
@@ -68,4 +68,8 @@ pub(super) fn after(provider: &str, walled: bool) {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
+    // Of a process that lives longer than it.
+    if let Ok(mut child) = begun {
+        std::thread::spawn(move || child.wait());
+    }
 }

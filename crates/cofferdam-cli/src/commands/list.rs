@@ -26,7 +26,7 @@ use crate::ui::{human, json, output, summary, table};
 pub(crate) struct Arguments {
     /// Those of all your repositories
     #[arg(long, short)]
-    all: bool,
+    all_repos: bool,
 
     /// More columns, nothing cut: kind, provider, mode and working directory too
     #[arg(long, short, conflicts_with = "json")]
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     json: bool,
 
     /// Their names alone, for completion in a shell
-    #[arg(long, hide = true, conflicts_with_all = ["all", "wide", "json"])]
+    #[arg(long, hide = true, conflicts_with_all = ["all_repos", "wide", "json"])]
     names: bool,
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn run(
         output::data(&lines.collect::<String>())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let repository = (!arguments.all).then_some(environment.directory.as_path());
+    let repository = (!arguments.all_repos).then_some(environment.directory.as_path());
     let user_home = environment.user_home.as_deref();
     let mut found = manage::list(
         &environment.home,
@@ -74,7 +74,7 @@ pub(crate) async fn run(
             "no sandboxes; `cofferdam create NAME` makes one that stays, `cofferdam run` one for an agent\n",
         );
     } else {
-        let (all, now) = (arguments.all, Timestamp::now());
+        let (all, now) = (arguments.all_repos, Timestamp::now());
         output::data(&if arguments.wide {
             render_wide(&found, all, now)
         } else {
@@ -82,7 +82,7 @@ pub(crate) async fn run(
         })?;
     }
     if !arguments.json {
-        output::note(&waiting(&found, arguments.all));
+        output::note(&waiting(&found, arguments.all_repos));
     }
     let orphans = found.iter().filter(|one| one.orphaned);
     for one in orphans.filter(|_| !arguments.json) {
@@ -97,7 +97,7 @@ pub(crate) async fn run(
             continue;
         };
         let (name, why) = (&one.name, printable_line(&why));
-        let there = there(one, arguments.all);
+        let there = there(one, arguments.all_repos);
         output::note(&format!(
             "warning: {name} does not say how it is: {why}; end it with: cofferdam{there} stop {name}\n"
         ));

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use cofferdam::git::Oid;
 use cofferdam::names::SandboxId;
 use cofferdam::registry::RegistryError;
 use cofferdam::session::living::{self, Collection, Condition, Named};
-use cofferdam::session::manage::{self, Rest, Shown};
+use cofferdam::session::manage::{self, Rest, Shown, State};
 use cofferdam::session::{Caller, Landing, Session, SessionError};
 use cofferdam::text::printable_line;
 
@@ -32,6 +32,73 @@ pub(super) struct Sandboxes {
     /// The sandboxes, as `cofferdam list` names them
     #[arg(required = true, value_name = "SANDBOX")]
     pub(super) names: Vec<String>,
+}
+
+/// Those that a command is about, or all that it may be about.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("which").required(true).args(["names", "all_envs", "all_repos"]))]
+pub(super) struct Many {
+    /// The sandboxes, as `cofferdam list` names them
+    #[arg(value_name = "SANDBOX", conflicts_with_all = ["all_envs", "all_repos"])]
+    names: Vec<String>,
+
+    /// All of this repository
+    #[arg(long, conflicts_with = "all_repos")]
+    all_envs: bool,
+
+    /// All of all your repositories
+    #[arg(long)]
+    all_repos: bool,
+}
+
+/// As [`each`]. Where all are meant, those in the state `wanted`; `none` is said where there is none.
+pub(super) async fn each_of(
+    many: &Many,
+    (wanted, none): (State, &str),
+    environment: &Environment,
+    interrupt: &Interrupt,
+    act: impl AsyncFn(&Caller, Named) -> Result<(), CliError>,
+) -> Result<ExitCode, CliError> {
+    if !many.all_envs && !many.all_repos {
+        let names = many.names.clone();
+        return each(&Sandboxes { names }, environment, interrupt, act).await;
+    }
+    let caller = caller(environment, interrupt);
+    let (home, user) = (&environment.home, environment.user_home.as_deref());
+    let here = (!many.all_repos).then_some(environment.directory.as_path());
+    let found = manage::list(home, &environment.git, here, user, &interrupt.cancel).await;
+    let mut found = found?;
+    let silent = manage::ask(home, &mut found).await;
+    let mut code = ExitCode::SUCCESS;
+    for (id, why) in silent {
+        let name = found.iter().find(|one| one.id == id);
+        let name = name.map_or_else(|| id.to_string(), |one| one.name.to_string());
+        let why = printable_line(&why);
+        output::note(&format!("error: {name} does not say how it is: {why}\n"));
+        code = ExitCode::FAILURE;
+    }
+    found.retain(|one| one.lives_on && one.state == wanted);
+    if found.is_empty() && code == ExitCode::SUCCESS {
+        output::note(none);
+    }
+    let mut all = Vec::new();
+    for one in found {
+        // By its id, and in its own repository: a name may be there twice.
+        match Named::find(&caller, &one.checkout, &one.id.to_string()).await {
+            Ok(named) => all.push(named),
+            Err(error) => {
+                let error = CliError::from(error);
+                output::note(&error::render(&error, environment.colour.on_stderr()));
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    let done = with_each(all, false, &caller, environment, interrupt, act).await?;
+    Ok(if code == ExitCode::SUCCESS {
+        done
+    } else {
+        code
+    })
 }
 
 /// The library's caller, whom the user's signals cancel.
@@ -164,9 +231,20 @@ pub(super) async fn each(
         }
     }
     let alone = all.len() == 1;
+    with_each(all, alone, &caller, environment, interrupt, act).await
+}
+
+async fn with_each(
+    all: Vec<Named>,
+    alone: bool,
+    caller: &Caller,
+    environment: &Environment,
+    interrupt: &Interrupt,
+    act: impl AsyncFn(&Caller, Named) -> Result<(), CliError>,
+) -> Result<ExitCode, CliError> {
     let mut code = ExitCode::SUCCESS;
     for named in all {
-        match act(&caller, named).await {
+        match act(caller, named).await {
             Err(error) if alone || interrupt.code().is_some() => return Err(error),
             Err(error) => {
                 output::note(&error::render(&error, environment.colour.on_stderr()));

@@ -5,11 +5,12 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, ValueEnum};
 use cofferdam::config::{Cpus, ProviderKind, is_image_name};
-use cofferdam::names::BranchName;
+use cofferdam::names::{BASE_IMAGE, BranchName, RepoPath};
 use cofferdam::network::NetworkKind;
 use cofferdam::published::{self, PublishedPort};
 use cofferdam::registry::ExtraMount;
@@ -270,9 +271,56 @@ pub(super) enum FileMode {
     Layer,
     /// All files written out for it alone
     Copy,
+    /// As a layer where that is possible, else as a copy
+    #[value(skip)]
+    Own,
+}
+
+/// How long an engine may take to say whether it has an image.
+const ASKED: Duration = Duration::from_secs(10);
+
+/// The first engine that has an image of this repository's own, or the base.
+async fn with_an_image(environment: &Environment) -> Option<ProviderName> {
+    let own = RepoPath::resolve(environment.top()).ok();
+    let images: Vec<String> = own
+        .iter()
+        .map(RepoPath::image)
+        .chain([format!("{BASE_IMAGE}:latest")])
+        .collect();
+    for (kind, name) in [
+        (Kind::Docker, ProviderName::Docker),
+        (Kind::Podman, ProviderName::Podman),
+    ] {
+        let options = EngineOptions::new(environment.home.engines(), environment.engines());
+        let engine = Engine::new(kind, options);
+        for image in &images {
+            // One that is not there, or does not answer, has none.
+            let asked = tokio::time::timeout(ASKED, engine.pinned(image)).await;
+            match asked {
+                Ok(Ok(Some(_))) => return Some(name),
+                Ok(Ok(None)) => {}
+                _ => break,
+            }
+        }
+    }
+    None
 }
 
 impl Sandbox {
+    /// Of which nothing is a directory of this machine's: where the configuration says, else where there is an image of the
+    /// repository's or ours, else native.
+    pub(super) async fn with_own_files(defaults: &Defaults, environment: &Environment) -> Self {
+        let place = match defaults.place {
+            Some(_) => None,
+            None => with_an_image(environment).await,
+        };
+        Self {
+            mode: Some(FileMode::Own),
+            place,
+            ..Self::default()
+        }
+    }
+
     /// Puts the configuration's choices where the command line makes none.
     pub(super) fn or(mut self, defaults: &Defaults) -> Self {
         self.place = self.place.or(defaults.place.map(Into::into));
@@ -418,27 +466,28 @@ pub(super) fn contained(
         (None, false, false) => unnamed,
     };
     let provider = provider(sandbox, environment)?;
-    let layered = match sandbox.mode {
+    let make: fn(Arc<dyn BindMountProvider>, CopyStrategy) -> PrivateCopy = match sandbox.mode {
         None => return Ok(BindMount::or_layers(provider, strategy).into()),
         Some(FileMode::Bind) => return Ok(BindMount::new(provider, strategy).into()),
-        Some(FileMode::Layer) => true,
-        Some(FileMode::Copy) => false,
+        Some(FileMode::Layer) => PrivateCopy::layered,
+        Some(FileMode::Copy) => PrivateCopy::new,
+        Some(FileMode::Own) => PrivateCopy::or_layers,
     };
     let strategy = match strategy {
         BranchStrategy::Head => {
             return usage(format!(
                 "`--mode {}` cannot work in this checkout itself: leave out `--head`",
-                if layered { "layer" } else { "copy" }
+                if sandbox.mode == Some(FileMode::Layer) {
+                    "layer"
+                } else {
+                    "copy"
+                }
             ));
         }
         BranchStrategy::MergeToHead => CopyStrategy::MergeToHead,
         BranchStrategy::Branch { branch, base } => CopyStrategy::Branch { branch, base },
     };
-    Ok(if layered {
-        PrivateCopy::layered(provider, strategy).into()
-    } else {
-        PrivateCopy::new(provider, strategy).into()
-    })
+    Ok(make(provider, strategy).into())
 }
 
 /// Who makes it.

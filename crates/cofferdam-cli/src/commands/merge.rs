@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use cofferdam::session::manage::{self, Merge};
+use cofferdam::session::manage::{self, Merge, MergeOptions};
 use cofferdam::session::{Caller, Checks, Landing};
 use cofferdam::text::printable_line;
 
@@ -30,6 +30,10 @@ pub(crate) struct Arguments {
     /// Merge without the configuration's `gate.checks`
     #[arg(long)]
     no_checks: bool,
+
+    /// Make one commit of all that it changed, on top of the branch that is checked out
+    #[arg(long)]
+    squash: bool,
 }
 
 pub(crate) async fn run(
@@ -43,13 +47,18 @@ pub(crate) async fn run(
     let living = living::refresh(&arguments.name, Purpose::Merge, environment, interrupt).await?;
     let target = target(arguments.name.clone(), environment, interrupt);
     let said = |line: &str| output::note(&format!("{}\n", printable_line(line)));
+    let options = if arguments.squash {
+        MergeOptions::squashed()
+    } else {
+        MergeOptions::default()
+    };
     let merges = if arguments.no_checks {
-        manage::merge(&target, None, &said, None).await?
+        manage::merge(&target, options, &said, None).await?
     } else {
         let caller = living::caller(environment, interrupt);
         let merge = async |caller: &Caller| {
             let checks = Checks::new(caller.clone());
-            manage::merge(&target, None, &said, Some(&checks)).await
+            manage::merge(&target, options.clone(), &said, Some(&checks)).await
         };
         living::narrated(&caller, environment, Verbosity::Normal, merge).await??
     };

@@ -37,10 +37,12 @@ pub(crate) mod log;
 pub(crate) mod logs;
 mod making;
 pub(crate) mod man;
+pub(crate) mod mcp;
 pub(crate) mod merge;
 pub(crate) mod net;
 mod of_a_run;
 pub(crate) mod pause;
+pub(crate) mod ports;
 pub(crate) mod restart;
 pub(crate) mod resume;
 pub(crate) mod revoke;
@@ -96,6 +98,7 @@ pub(crate) async fn dispatch(
                 Command::Resume(arguments) => {
                     resume::run(&arguments, environment, &interrupt).await
                 }
+                Command::Ports(arguments) => ports::run(&arguments, environment, &interrupt).await,
                 Command::Forward(arguments) => {
                     forward::run(arguments, environment, &interrupt).await
                 }
@@ -118,6 +121,9 @@ pub(crate) async fn dispatch(
                 Command::List(arguments) => list::run(&arguments, environment, &interrupt).await,
                 Command::Diff(arguments) => diff::run(arguments, environment, &interrupt).await,
                 Command::Log(arguments) => log::run(arguments, environment, &interrupt).await,
+                Command::Mcp(arguments) => {
+                    Box::pin(mcp::run(&arguments, environment, &interrupt)).await
+                }
                 Command::Merge(arguments) => merge::run(arguments, environment, &interrupt).await,
                 Command::Apply(arguments) => apply::run(arguments, environment, &interrupt).await,
                 Command::Worktree(arguments) => {

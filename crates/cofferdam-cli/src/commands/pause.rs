@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::session::Session;
 use cofferdam::session::living::Condition;
+use cofferdam::session::manage::State;
 
-use super::living::{self, Sandboxes};
+use super::living::{self, Many};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -16,7 +17,7 @@ use crate::ui::output;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    sandboxes: Sandboxes,
+    which: Many,
 }
 
 pub(crate) async fn run(
@@ -24,8 +25,9 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
-    living::each(
-        &arguments.sandboxes,
+    living::each_of(
+        &arguments.which,
+        (State::Active, "no sandbox is active\n"),
         environment,
         interrupt,
         async |caller, named| {

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::session::Session;
 use cofferdam::session::living::Condition;
+use cofferdam::session::manage::State;
 
-use super::living::{self, Sandboxes};
+use super::living::{self, Many};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -18,7 +19,7 @@ use crate::ui::output;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    sandboxes: Sandboxes,
+    which: Many,
 }
 
 pub(crate) async fn run(
@@ -26,8 +27,9 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
-    living::each(
-        &arguments.sandboxes,
+    living::each_of(
+        &arguments.which,
+        (State::Paused, "no sandbox is paused\n"),
         environment,
         interrupt,
         async |caller, named| {

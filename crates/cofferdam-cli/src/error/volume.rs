@@ -11,7 +11,7 @@ pub(super) fn volume_hint(error: &VolumeError) -> Option<String> {
         VolumeError::Used { by, .. } => {
             let names: Vec<&str> = by.iter().map(cofferdam::names::Slug::as_str).collect();
             format!(
-                "end them first: `cofferdam delete {}`, where they were made (`cofferdam list --all`)",
+                "end them first: `cofferdam delete {}`, where they were made (`cofferdam list --all-repos`)",
                 names.join(" ")
             )
         }

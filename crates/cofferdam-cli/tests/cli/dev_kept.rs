@@ -173,7 +173,7 @@ fn pushes_and_is_checked(lives: &Lives) -> Child {
     // The check's sandbox is there.
     let until = Instant::now() + Duration::from_secs(30);
     while !lives
-        .cofferdam(&["list", "--all", "--json"])
+        .cofferdam(&["list", "--all-repos", "--json"])
         .stdout
         .contains("check")
     {

@@ -93,7 +93,7 @@ fn one_that_lives_is_ended_and_its_commits_come_home() {
             assert!(began.elapsed().as_secs() < 60, "it goes on: {done}");
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
-        assert!(!run(&["list", "--all"]).stdout.contains("one"));
+        assert!(!run(&["list", "--all-repos"]).stdout.contains("one"));
         // Podman keeps the holder's, without a program in it: that is what was said.
         for left in world.containers() {
             let _ = own(name, &["rm", "--force", &left]);

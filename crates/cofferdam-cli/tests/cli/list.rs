@@ -26,7 +26,9 @@ fn outside_of_a_repository() {
     error: [PLACE]/repository is not in a git repository
     hint: start it in a repository, name one with `-C DIR`, or make one with `git init`
     ");
-    environment.cofferdam(&["list", "--all"]).expect_code(0);
+    environment
+        .cofferdam(&["list", "--all-repos"])
+        .expect_code(0);
 }
 
 #[test]
@@ -134,7 +136,9 @@ fn what_is_kept_beside_the_branches_is_shown_with_the_command_that_takes_it() {
     let found: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(found[0]["ahead"], 2);
     assert!(found[0]["kept"].is_string(), "{json}");
-    let all = environment.cofferdam(&["list", "--all"]).expect_code(0);
+    let all = environment
+        .cofferdam(&["list", "--all-repos"])
+        .expect_code(0);
     let command = all
         .stderr
         .trim_end()

@@ -90,10 +90,12 @@ impl Lives {
         }
     }
 
-    /// What `list --all --json` says: those of every checkout.
+    /// What `list --all-repos --json` says: those of every checkout.
     #[track_caller]
     pub(crate) fn all(&self) -> Vec<serde_json::Value> {
-        let done = self.cofferdam(&["list", "--all", "--json"]).expect_code(0);
+        let done = self
+            .cofferdam(&["list", "--all-repos", "--json"])
+            .expect_code(0);
         serde_json::from_str(&done.stdout).unwrap()
     }
 

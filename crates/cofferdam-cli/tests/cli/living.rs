@@ -433,7 +433,7 @@ fn a_sandbox_outlives_the_checkout_that_it_was_made_from() {
     lives.git(&["worktree", "remove", "--force", other]);
     for _ in ["gone", "another repository is there"] {
         assert_eq!(lives.state("box"), "active");
-        let list = lives.cofferdam(&["list", "--all"]).expect_code(0);
+        let list = lives.cofferdam(&["list", "--all-repos"]).expect_code(0);
         assert!(list.stdout.contains("active"), "{list}");
         assert!(!list.stderr.contains("is gone"), "{list}");
         // Its name and its branch are taken.

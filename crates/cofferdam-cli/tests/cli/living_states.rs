@@ -257,7 +257,7 @@ fn one_whose_guest_does_not_answer() {
     assert_eq!(lives.state("box"), "silent");
     let elsewhere = lives.home().clone();
     let elsewhere = elsewhere.to_str().unwrap();
-    let list = ["-C", elsewhere, "list", "--all"];
+    let list = ["-C", elsewhere, "list", "--all-repos"];
     let list = lives.cofferdam(&list).expect_code(0);
     assert!(list.stdout.contains("\nbox   silent  "), "{list}");
     let line = list

@@ -68,6 +68,8 @@ mod living_terminal;
 mod living_versions;
 mod look;
 mod man;
+mod mcp;
+mod mcp_http;
 mod merge;
 mod mistakes;
 mod mounted;

@@ -42,6 +42,43 @@ fn a_merged_branch_is_merged() {
     assert_eq!(done.stdout, "removed: sandbox one, whose work is on main\n");
 }
 
+/// One commit on top of what is checked out, with what it is made of for a message.
+#[test]
+fn all_of_it_may_be_one_commit() {
+    let environment = with_sandbox(&commit_script(&["a", "b"]));
+    environment.write("mine.txt", "mine\n");
+    environment.git(&["add", "-A"]);
+    environment.git(&["commit", "--quiet", "--message=mine"]);
+    let mine = environment.git(&["rev-parse", "HEAD"]);
+    let done = environment.cofferdam(&["merge", "--squash", "one"]);
+    let done = done.expect_code(0);
+    assert!(
+        done.stdout.starts_with("landed: 2 commits on main"),
+        "{done}"
+    );
+    assert_eq!(environment.git(&["rev-parse", "HEAD^@"]), mine);
+    let message = environment.git(&["log", "-1", "--format=%B"]);
+    assert_eq!(message.trim(), "Work of sandbox 'one'\n\n* a\n* b");
+    for file in ["a.txt", "b.txt", "mine.txt"] {
+        assert!(environment.repository().join(file).exists(), "{file}");
+    }
+    assert_eq!(environment.git(&["status", "--porcelain"]), "");
+    // Once is enough.
+    let before = environment.references();
+    environment
+        .cofferdam(&["merge", "--squash", "one"])
+        .expect_code(0);
+    assert_eq!(environment.references(), before);
+    let conflict = with_sandbox("echo theirs > README.md; git commit -qam theirs");
+    conflict.write("README.md", "mine\n");
+    conflict.git(&["commit", "--quiet", "--all", "--message=mine"]);
+    let before = conflict.references();
+    conflict
+        .cofferdam(&["merge", "--squash", "one"])
+        .expect_code(1);
+    assert_eq!(conflict.references(), before);
+}
+
 #[test]
 fn a_conflict_moves_nothing() {
     let environment = with_sandbox("echo theirs > README.md; git commit -qam theirs");

@@ -53,7 +53,7 @@ fn take_away(environment: &TestEnvironment) -> [String; 2] {
 }
 
 fn listed(environment: &TestEnvironment) -> Vec<Value> {
-    let done = environment.cofferdam(&["list", "--all", "--json"]);
+    let done = environment.cofferdam(&["list", "--all-repos", "--json"]);
     serde_json::from_str(&done.expect_code(0).stdout).unwrap()
 }
 
@@ -73,7 +73,9 @@ fn one_that_keeps_nothing_goes_with_gc_or_by_its_name() {
     delete(&environment, &outside, &id).expect_code(1);
     let at = take_away(&environment);
     assert_eq!(listed(&environment)[0]["orphaned"], true);
-    let done = environment.cofferdam(&["list", "--all"]).expect_code(0);
+    let done = environment
+        .cofferdam(&["list", "--all-repos"])
+        .expect_code(0);
     assert!(done.stdout.contains("  orphaned  "), "{done}");
     let words = format!(
         "the repository of one is gone: put it back, or end it with `cofferdam delete {id}`\n"
@@ -187,7 +189,9 @@ fn one_that_lives_is_ended_by_the_command_that_is_printed() {
     environment.cofferdam(&["collect", "one"]).expect_code(0);
     let id = listed(&environment)[0]["id"].as_str().unwrap().to_owned();
     let at = take_away(&environment);
-    let list = environment.cofferdam(&["list", "--all"]).expect_code(0);
+    let list = environment
+        .cofferdam(&["list", "--all-repos"])
+        .expect_code(0);
     let words = format!("or end it with `cofferdam delete --force {id}`\n");
     assert!(list.stderr.contains(&words), "{list}");
     let delete = |options: &[&str]| {

@@ -427,7 +427,7 @@ fn what_lies_in_another_agents_repository_or_is_linked_through_it_is_not_shown()
     };
     at(&["delete", "--purge", "one"]);
     at(&["gc"]);
-    assert_eq!(at(&["list", "--all", "--json"]).stdout, "[]\n");
+    assert_eq!(at(&["list", "--all-repos", "--json"]).stdout, "[]\n");
     not_shown();
     // The control: another repository that came to its place later is no agent's.
     let elsewhere = user.path("work/moved");

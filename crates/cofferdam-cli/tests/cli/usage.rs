@@ -207,7 +207,7 @@ fn homeless() {
     let environment = TestEnvironment::empty();
     let done = crate::environment::finish(
         environment
-            .command(&["list", "--all"])
+            .command(&["list", "--all-repos"])
             .env_remove("HOME")
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::piped())

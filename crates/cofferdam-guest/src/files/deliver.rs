@@ -8,11 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use cofferdam_guest::protocol::files::{self, Parcel, Print, Receipt, is_plain};
 
 use super::content::Number;
-use super::{Tree, invalid, print, split};
+use super::{BUFFER, Tree, invalid, print, split};
 use crate::sys;
-
-/// Bytes on their way.
-const BUFFER: usize = 64 << 10;
 
 /// See [`cofferdam_guest::protocol::Request::Deliver`].
 pub(crate) fn deliver(from: OwnedFd, to: OwnedFd, owner: Option<(u32, u32)>) -> io::Result<()> {
@@ -29,6 +26,12 @@ pub(crate) fn deliver(from: OwnedFd, to: OwnedFd, owner: Option<(u32, u32)>) -> 
             Parcel::Look { path, print } => match look(&mut tree, &path) {
                 Ok(found) if found == print => Receipt::There { print },
                 _ => Receipt::Changed,
+            },
+            Parcel::Gone { path } => match remove(&mut tree, &path) {
+                Ok(()) => Receipt::Gone,
+                Err(error) => Receipt::Refused {
+                    errno: error.raw_os_error().unwrap_or(libc::EIO),
+                },
             },
             Parcel::Part(_) | Parcel::Whole | Parcel::Broken => return Err(invalid()),
             Parcel::End => break,
@@ -145,6 +148,14 @@ impl Drop for New {
             let _ = sys::unlink_at(self.directory.as_fd(), &self.temporary);
         }
     }
+}
+
+fn remove(tree: &mut Tree, path: &[u8]) -> io::Result<()> {
+    if !is_plain(path) {
+        return Err(invalid());
+    }
+    let (parent, name) = split(path);
+    sys::unlink_at(tree.directory(parent, false)?, &sys::c_string(name)?)
 }
 
 fn look(tree: &mut Tree, path: &[u8]) -> io::Result<Print> {

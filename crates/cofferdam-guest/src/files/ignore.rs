@@ -1,13 +1,32 @@
 //! Rules of ignore files, as git reads them (gitignore(5)): they say which new files are left out.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use super::split;
+use cofferdam_guest::protocol::files::LONGEST_RULES;
+
+use super::{READ, split};
+use crate::sys;
 
 /// One comparison takes at most so many steps: who writes a pattern that takes more has one that fits nothing.
 const MOST_STEPS: u32 = 50_000;
 /// More lines of one file are not read.
 const MOST_PATTERNS: usize = 20_000;
+
+/// The text of a directory's own ignore file; none where it has none that is read.
+pub(super) fn own_rules(at: BorrowedFd<'_>) -> Option<Vec<u8>> {
+    let file = sys::open_at(at.as_raw_fd(), c".gitignore", READ, 0).ok()?;
+    let stat = sys::stat_at(file.as_fd(), c"").ok()?;
+    if stat.kind != libc::S_IFREG || stat.size > LONGEST_RULES as u64 {
+        return None;
+    }
+    let mut text = Vec::new();
+    let mut file = File::from(file).take(LONGEST_RULES as u64);
+    file.read_to_end(&mut text).ok()?;
+    Some(text)
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Rules {

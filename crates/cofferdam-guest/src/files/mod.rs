@@ -2,6 +2,7 @@
 //! filter. Whoever else is in the sandbox may be changing the tree meanwhile. So every name is opened from the
 //! directory that has it and never followed, and nothing is opened that could make one wait.
 
+mod browse;
 mod content;
 mod deliver;
 mod ignore;
@@ -13,12 +14,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use cofferdam_guest::protocol::files::{Print, is_plain};
 
+pub(crate) use browse::browse;
 pub(crate) use deliver::deliver;
 pub(crate) use snapshot::snapshot;
 pub(crate) use unpack::unpack;
 
 use crate::sys::{self, Stat};
 
+/// Bytes on their way.
+const BUFFER: usize = 64 << 10;
+/// So many names are looked at. A tree with more is none that anybody works on.
+const MOST_NAMES: u64 = 8_000_000;
+/// Opening it neither waits for anybody nor follows anything.
+const READ: i32 = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 const WALK: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
 
 /// A directory that everything is below, and the last one that was needed there.
@@ -107,6 +115,13 @@ fn print(stat: &Stat) -> Print {
         nanoseconds: stat.changed.1,
         content: None,
     }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    let gone = [libc::ENOENT, libc::ENOTDIR, libc::ELOOP];
+    error
+        .raw_os_error()
+        .is_some_and(|code| gone.contains(&code))
 }
 
 fn invalid() -> io::Error {

@@ -6,20 +6,12 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use cofferdam_guest::protocol::files::{
-    self, Entry, Known, LONGEST_RULES, MOST_LEFT, Print, Why, is_plain,
-};
+use cofferdam_guest::protocol::files::{self, Entry, Known, MOST_LEFT, Print, Why, is_plain};
 
 use super::content::content;
-use super::ignore::Rules;
-use super::{Tree, print, split};
+use super::ignore::{Rules, own_rules};
+use super::{BUFFER, MOST_NAMES, READ, Tree, is_gone, print, split};
 use crate::sys::{self, Stat};
-
-const BUFFER: usize = 64 << 10;
-/// So many names are looked at. A tree with more is none that anybody works on.
-const MOST_NAMES: u64 = 8_000_000;
-/// Opening it neither waits for anybody nor follows anything.
-const READ: i32 = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 
 /// See [`cofferdam_guest::protocol::Request::Snapshot`].
 pub(crate) fn snapshot(
@@ -111,7 +103,7 @@ impl Look {
             if self.names > MOST_NAMES {
                 return Err(io::Error::from_raw_os_error(libc::E2BIG));
             }
-            self.read_rules(&path, at.as_fd())?;
+            self.read_rules(&path, at.as_fd());
             for name in names {
                 // Git's own, in whatever place: no commit has such a name.
                 if !name.to_bytes().eq_ignore_ascii_case(b".git") {
@@ -123,20 +115,10 @@ impl Look {
     }
 
     /// The directory's own ignore file takes the place of the one that was given for it.
-    fn read_rules(&mut self, path: &[u8], at: BorrowedFd<'_>) -> io::Result<()> {
-        let Ok(file) = sys::open_at(at.as_raw_fd(), c".gitignore", READ, 0) else {
-            return Ok(());
-        };
-        let stat = sys::stat_at(file.as_fd(), c"")?;
-        if stat.kind != libc::S_IFREG || stat.size > LONGEST_RULES as u64 {
-            return Ok(());
+    fn read_rules(&mut self, path: &[u8], at: BorrowedFd<'_>) {
+        if let Some(text) = own_rules(at) {
+            self.rules.replace(path.to_vec(), &text);
         }
-        let mut text = Vec::new();
-        File::from(file)
-            .take(LONGEST_RULES as u64)
-            .read_to_end(&mut text)?;
-        self.rules.replace(path.to_vec(), &text);
-        Ok(())
     }
 
     fn at_name(
@@ -286,11 +268,4 @@ fn is_same(before: Print, stat: &Stat, at: BorrowedFd<'_>, name: &CString) -> bo
 
 fn is_movable(stat: &Stat) -> bool {
     matches!(stat.kind, libc::S_IFREG | libc::S_IFLNK)
-}
-
-fn is_gone(error: &io::Error) -> bool {
-    let gone = [libc::ENOENT, libc::ENOTDIR, libc::ELOOP];
-    error
-        .raw_os_error()
-        .is_some_and(|code| gone.contains(&code))
 }

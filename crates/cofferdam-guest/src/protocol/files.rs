@@ -104,6 +104,10 @@ pub enum Parcel {
         print: Print,
     },
     End,
+    /// A file or link that is to go. Only to guests that say [`super::BROWSES`].
+    Gone {
+        path: Vec<u8>,
+    },
 }
 
 /// For each file, in their order, what became of it.
@@ -118,6 +122,8 @@ pub enum Receipt {
         errno: i32,
     },
     End,
+    /// [`Parcel::Gone`] is.
+    Gone,
 }
 
 /// By what a file is seen to be the one that was put there: nobody inside can set these back.

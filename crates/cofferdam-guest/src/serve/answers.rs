@@ -134,6 +134,9 @@ impl Server<'_> {
             } => {
                 return self.transfer((peer, request), &Task::Snapshot { directory, largest }, fds);
             }
+            Request::Browse { request } => {
+                return self.transfer((peer, request), &Task::Browse, fds);
+            }
             Request::Deliver { request } => {
                 return self.transfer(
                     (peer, request),

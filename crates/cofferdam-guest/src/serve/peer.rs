@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use cofferdam_guest::protocol::{self, GREETING, HEAD, PROTOCOL, Reply, Request};
+use cofferdam_guest::protocol::{self, GREETING, HEAD, Reply, Request};
 
 use crate::sys;
 
@@ -120,12 +120,12 @@ impl Peer {
         };
         let version = protocol::greeted(*greeting).ok_or(Ended)?;
         self.bytes.drain(..GREETING);
-        self.phase = if version == PROTOCOL {
+        self.phase = if protocol::is_spoken(version) {
             Phase::Talking
         } else {
             Phase::Leaving
         };
-        self.push(protocol::greeting(PROTOCOL).to_vec(), Vec::new());
+        self.push(protocol::greeting(protocol::SPOKEN).to_vec(), Vec::new());
         Ok(())
     }
 

@@ -14,6 +14,7 @@ const MOST: usize = 16;
 /// What is to be carried.
 #[derive(Debug)]
 pub(crate) enum Task {
+    Browse,
     /// For whom, where that is not who does it.
     Deliver {
         owner: Option<(u32, u32)>,
@@ -134,6 +135,7 @@ fn carry(
 ) -> io::Result<()> {
     let [from, to, tell] = sys::keep_only(fds)?;
     let done = program::confine(limits, filter).and_then(|()| match task {
+        Task::Browse => files::browse(from, to),
         Task::Deliver { owner } => files::deliver(from, to, *owner),
         Task::Unpack { directory, tracked } => files::unpack(directory, *tracked, from, to),
         Task::Snapshot { directory, largest } => files::snapshot(directory, *largest, from, to),

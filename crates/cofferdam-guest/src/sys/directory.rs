@@ -19,6 +19,8 @@ pub(crate) struct Stat {
     pub(crate) inode: u64,
     /// Seconds and nanoseconds of its last change of any kind.
     pub(crate) changed: (i64, i64),
+    /// Seconds of the last change of what it holds.
+    pub(crate) modified: i64,
 }
 
 /// An empty name is the descriptor itself.
@@ -41,6 +43,7 @@ pub(crate) fn stat_at(at: BorrowedFd<'_>, name: &CStr) -> io::Result<Stat> {
         size: stat.st_size as u64,
         inode: stat.st_ino,
         changed: (stat.st_ctime, stat.st_ctime_nsec),
+        modified: stat.st_mtime,
     })
 }
 

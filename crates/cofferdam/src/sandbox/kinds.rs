@@ -77,8 +77,15 @@ impl BindMount {
 pub struct PrivateCopy {
     pub(crate) provider: Arc<dyn BindMountProvider>,
     pub(crate) strategy: CopyStrategy,
-    /// Its files lie over a tree that all sandboxes share; else they are written out for it alone.
-    pub(crate) layered: bool,
+    pub(crate) layers: Layers,
+}
+
+/// Whether a sandbox's own files lie over a tree that all sandboxes share; else they are written out for it alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layers {
+    No,
+    Yes,
+    WherePossible,
 }
 
 impl PrivateCopy {
@@ -86,7 +93,7 @@ impl PrivateCopy {
         Self {
             provider: Arc::new(provider),
             strategy,
-            layered: false,
+            layers: Layers::No,
         }
     }
 
@@ -94,7 +101,15 @@ impl PrivateCopy {
     /// as long for many files as for few. For providers with [`Ability::Layers`].
     pub fn layered(provider: impl BindMountProvider + 'static, strategy: CopyStrategy) -> Self {
         Self {
-            layered: true,
+            layers: Layers::Yes,
+            ..Self::new(provider, strategy)
+        }
+    }
+
+    /// As [`Self::layered`] where the machine, the provider and the options allow it, else as [`Self::new`].
+    pub fn or_layers(provider: impl BindMountProvider + 'static, strategy: CopyStrategy) -> Self {
+        Self {
+            layers: Layers::WherePossible,
             ..Self::new(provider, strategy)
         }
     }

@@ -5,6 +5,7 @@
 
 mod abilities;
 mod ability;
+pub mod browse;
 pub mod conformance;
 pub mod engine;
 mod error;
@@ -48,6 +49,7 @@ pub use ability::Ability;
 pub use error::{ProgramFault, SandboxError};
 pub use examined::{Examined, Held};
 pub(crate) use guest::is_up;
+pub(crate) use kinds::Layers;
 pub use kinds::{BindMount, BranchStrategy, Contained, CopyStrategy, Isolated, PrivateCopy};
 pub use port::PortStream;
 pub use spec::{
@@ -247,6 +249,14 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
     /// it writes one [`cofferdam_guest::protocol::files::Receipt`]. Each gets there whole or not at all. Ends of pipes, and a bound, as
     /// in [`Sandbox::unpack`].
     async fn deliver(&self, _parcels: OwnedFd, _receipts: OwnedFd) -> Result<(), SandboxError> {
+        Err(unable(Ability::Files))
+    }
+
+    /// Tells what is at a place inside, as the agent user sees it: `question` brings one
+    /// [`cofferdam_guest::protocol::browse::Question`], and to `seen` a row of [`cofferdam_guest::protocol::browse::Seen`] is written.
+    /// What comes is hostile. Ends of pipes, and a bound, as in [`Sandbox::unpack`]. [`SandboxError::OtherVersion`] where it was made
+    /// before there was such a question.
+    async fn browse(&self, _question: OwnedFd, _seen: OwnedFd) -> Result<(), SandboxError> {
         Err(unable(Ability::Files))
     }
 

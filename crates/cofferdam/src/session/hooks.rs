@@ -15,7 +15,7 @@ use super::hook_point::HookPoint;
 use super::inside::{Inside, InsideError, Output};
 use super::options::Hook;
 use crate::process::{Exit, Input, Invocation, ProcessError, Sink};
-use crate::sandbox::{Sandbox, SandboxError};
+use crate::sandbox::{ProgramFault, Sandbox, SandboxError};
 
 /// A hook did not succeed; the step it belongs to has failed.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +27,8 @@ pub struct HookError {
     pub reason: String,
     /// The sandbox that it ran in ended meanwhile, or contact with it was lost.
     pub sandbox_gone: bool,
+    /// There is no shell there that could run it.
+    pub no_shell: bool,
 }
 
 /// So many lines of the beginning and of the end are in an error.
@@ -67,6 +69,7 @@ pub(super) async fn on_host(
             exit,
             reason,
             sandbox_gone: false,
+            no_shell: false,
         };
         let (theirs, ours) = std::io::pipe()
             .map_err(|error| failed(None, format!("cannot make a pipe: {error}")))?;
@@ -172,6 +175,7 @@ impl InSandbox<'_> {
             exit: None,
             reason: error.to_string(),
             sandbox_gone: matches!(error, InsideError::Sandbox(SandboxError::Gone(_))),
+            no_shell: is_missing(&error),
         };
         let telling = Telling {
             point,
@@ -182,6 +186,14 @@ impl InSandbox<'_> {
         let done = telling.until(inside.run(cancel)).await.map_err(failed)?;
         telling.finished(done.exit)
     }
+}
+
+fn is_missing(error: &InsideError) -> bool {
+    let fault = match error {
+        InsideError::Sandbox(SandboxError::Program { fault, .. }) => Some(*fault),
+        _ => None,
+    };
+    fault == Some(ProgramFault::Missing)
 }
 
 /// A hook that runs, and who hears of it.
@@ -233,6 +245,7 @@ impl Telling<'_> {
             exit: Some(exit),
             reason,
             sandbox_gone: false,
+            no_shell: false,
         })
     }
 }

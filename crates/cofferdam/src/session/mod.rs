@@ -80,7 +80,7 @@ mod watched;
 pub use crate::git::CommitLine;
 pub use crate::git::land::Landing;
 pub use checks::Checks;
-pub use collect::CollectError;
+pub use collect::{CollectError, Recorded};
 pub use doubts::doubts;
 pub use envfile::{EnvFileError, NotTrusted, Withheld};
 pub use error::{ExpressionError, RunError, RunErrorKind};

@@ -230,6 +230,8 @@ pub struct SessionOptions {
     pub(super) only_asked: bool,
     /// A configuration names them: one that cannot be published is told ([`super::Session::unpublished`]), and refuses nothing.
     pub ports_configured: bool,
+    /// A command of the shell that runs inside once, before anybody works there, where the configuration has no `setup`.
+    pub setup: Option<String>,
     /// Given to the programs inside as they are.
     pub environment: BTreeMap<OsString, OsString>,
     /// Author of the agent's commits. `None`: looked up in the user's git configuration.
@@ -253,6 +255,7 @@ impl SessionOptions {
             ports: Vec::new(),
             only_asked: false,
             ports_configured: false,
+            setup: None,
             environment: BTreeMap::new(),
             identity: None,
             limits: Limits::default(),

@@ -88,7 +88,7 @@ pub async fn deliver(
                         reason,
                     });
                 }
-                Receipt::Changed | Receipt::End => return Err(garbled()),
+                Receipt::Changed | Receipt::End | Receipt::Gone => return Err(garbled()),
             }
         }
         waiting = again;

@@ -432,6 +432,7 @@ async fn nothing_lands_where_what_an_agent_left_is_not_collected() {
             source: None,
             identity: &identity(),
             message: "Merge the sandbox's work\n",
+            squash: false,
         };
         let barred = |top: &Path| (top == w.host()).then(|| "an agent was there".to_owned());
         let incoming = (&accepted).into();
@@ -480,6 +481,7 @@ async fn a_landing_that_waits_can_be_cancelled() {
             source: None,
             identity: &identity(),
             message: "Merge the sandbox's work\n",
+            squash: false,
         };
         let incoming = (&accepted).into();
         let state = w.state();

@@ -122,6 +122,7 @@ async fn try_merge(
         source: None,
         identity: &identity(),
         message: "Merge the sandbox's work\n",
+        squash: false,
     };
     let (incoming, state) = (accepted.into(), w.state());
     land::merge_to_head(repo, &target, &incoming, &state, &|_| None, &w.cancel).await

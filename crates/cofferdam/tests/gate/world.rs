@@ -431,6 +431,7 @@ impl World {
             source: None,
             identity: &identity(),
             message: "Merge the sandbox's work\n",
+            squash: false,
         };
         land::merge_to_head(
             &self.repo,

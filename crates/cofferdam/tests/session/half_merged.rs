@@ -113,16 +113,27 @@ fn a_merge_that_cannot_be_finished_is_not_forgotten() {
 fn merge_and_delete_finish_a_merge_that_was_killed() {
     let env = Env::new();
     let tip = half_merged(&env);
-    let landing = block_on(manage::merge(&target(&env, &"one").0, None, &|_| (), None))
-        .unwrap()
-        .remove(0)
-        .landing;
+    let landing = block_on(manage::merge(
+        &target(&env, &"one").0,
+        manage::MergeOptions::default(),
+        &|_| (),
+        None,
+    ))
+    .unwrap()
+    .remove(0)
+    .landing;
     assert!(
         matches!(&landing, Landing::Landed { tip: at, .. } if *at == tip),
         "{landing}"
     );
     assert_whole(&env, &tip);
-    let again = block_on(manage::merge(&target(&env, &"one").0, None, &|_| (), None)).unwrap();
+    let again = block_on(manage::merge(
+        &target(&env, &"one").0,
+        manage::MergeOptions::default(),
+        &|_| (),
+        None,
+    ))
+    .unwrap();
     assert_eq!(again[0].landing, Landing::Nothing);
 
     let env = Env::new();
@@ -167,8 +178,13 @@ fn gc_and_merge_tell_which_files_lack_what_landed() {
         let told = if with_gc {
             gc(&env).recovered.remove(0).changed_outside
         } else {
-            let merged =
-                block_on(manage::merge(&target(&env, &"one").0, None, &|_| (), None)).unwrap();
+            let merged = block_on(manage::merge(
+                &target(&env, &"one").0,
+                manage::MergeOptions::default(),
+                &|_| (),
+                None,
+            ))
+            .unwrap();
             merged[0].changed_outside.clone()
         };
         assert_eq!(told, ["new", "old"]);
@@ -212,7 +228,13 @@ fn nothing_begins_where_a_half_merge_cannot_be_finished() {
     }
     let mut two = target(&env, &"one").0;
     two.name = "two".into();
-    let error = block_on(manage::merge(&two, None, &|_| (), None)).unwrap_err();
+    let error = block_on(manage::merge(
+        &two,
+        manage::MergeOptions::default(),
+        &|_| (),
+        None,
+    ))
+    .unwrap_err();
     assert!(
         matches!(&error, manage::ManageError::HalfMerged { name, .. } if name == "one"),
         "{error}"
@@ -228,7 +250,13 @@ fn nothing_begins_where_a_half_merge_cannot_be_finished() {
     assert!(one.kept.as_ref().unwrap().contains("cut short"), "{one:?}");
     // Without the obstacle both arrive.
     std::fs::remove_file(&lock).unwrap();
-    let merged = block_on(manage::merge(&two, None, &|_| (), None)).unwrap();
+    let merged = block_on(manage::merge(
+        &two,
+        manage::MergeOptions::default(),
+        &|_| (),
+        None,
+    ))
+    .unwrap();
     assert!(
         matches!(merged[0].landing, Landing::Landed { .. }),
         "{merged:?}"

@@ -329,14 +329,18 @@ fn what_is_checked_out_stays_for_who_looks() {
             .unwrap();
         sh(&session, &format!("{COMMIT} w3")).await;
         assert!(session.look().await.unwrap().landing.is_held_back());
-        let merged = manage::merge(&target, None, &|_| {}, None).await.unwrap();
+        let merged = manage::merge(&target, manage::MergeOptions::default(), &|_| {}, None)
+            .await
+            .unwrap();
         assert!(
             matches!(merged[0].landing, Landing::Kept { .. }),
             "{merged:?}"
         );
         assert_eq!(env.subjects("main"), ["first", "w1", "w2"]);
         session.collect().await.unwrap();
-        let merged = manage::merge(&target, None, &|_| {}, None).await.unwrap();
+        let merged = manage::merge(&target, manage::MergeOptions::default(), &|_| {}, None)
+            .await
+            .unwrap();
         assert_eq!(merged[0].landing, Landing::Nothing, "{merged:?}");
         assert_eq!(merged[0].commits.len(), 3, "{merged:?}");
         assert_eq!(env.subjects("main"), ["first", "w1", "w2", "w3"]);

@@ -222,7 +222,9 @@ fn nothing_lands_around_a_checkout_in_which_an_agent_works() {
     inner.session.repository = env.repo.join("pkg");
     let target = target(&env, &"one").0;
     while_it_works(inner, &env.repo.join("pkg/ready"), async || {
-        let merged = manage::merge(&target, None, &|_| (), None).await.unwrap();
+        let merged = manage::merge(&target, manage::MergeOptions::default(), &|_| (), None)
+            .await
+            .unwrap();
         let cofferdam::session::Landing::Kept { why, .. } = &merged[0].landing else {
             panic!("{merged:?}");
         };
@@ -255,7 +257,12 @@ fn a_merge_finishes_a_dead_run_of_the_checkout_first() {
         .build()
         .unwrap();
     let merged = runtime
-        .block_on(manage::merge(&target, None, &|_| (), None))
+        .block_on(manage::merge(
+            &target,
+            manage::MergeOptions::default(),
+            &|_| (),
+            None,
+        ))
         .unwrap();
     assert!(
         matches!(

@@ -30,6 +30,8 @@ pub struct Merging<'a> {
     pub identity: &'a Identity,
     /// Message of a merge commit.
     pub message: &'a str,
+    /// All of it is one commit on the target, and no merge.
+    pub squash: bool,
 }
 
 /// Fast-forwards where possible, else makes a merge commit. On a conflict, or where the result
@@ -163,6 +165,9 @@ async fn combine(
     cancel: &CancellationToken,
 ) -> Result<Combined, LandError> {
     let tip = incoming.tip();
+    if target.squash {
+        return squashed(repo, current, tip, target, cancel).await;
+    }
     if tip == current || repo.is_ancestor(tip, current, cancel).await? {
         return Ok(Combined::Already);
     }
@@ -173,17 +178,44 @@ async fn combine(
         Merged::Conflict(files) => return Ok(Combined::Conflict(files)),
         Merged::Tree(tree) => tree,
     };
+    let commit = commit(repo, &tree, &[current, tip], target, cancel).await?;
+    Ok(Combined::Commit(commit))
+}
+
+/// The same files on top of the target alone.
+async fn squashed(
+    repo: &Repository,
+    current: &Oid,
+    tip: &Oid,
+    target: &Merging<'_>,
+    cancel: &CancellationToken,
+) -> Result<Combined, LandError> {
+    if repo.is_ancestor(tip, current, cancel).await? {
+        return Ok(Combined::Already);
+    }
+    let tree = match merge_tree(repo, current, tip, cancel).await? {
+        Merged::Conflict(files) => return Ok(Combined::Conflict(files)),
+        Merged::Tree(tree) => tree,
+    };
+    if tree == repo.tree_of(current, cancel).await? {
+        return Ok(Combined::Already);
+    }
+    let commit = commit(repo, &tree, &[current], target, cancel).await?;
+    Ok(Combined::Commit(commit))
+}
+
+async fn commit(
+    repo: &Repository,
+    tree: &Oid,
+    parents: &[&Oid],
+    target: &Merging<'_>,
+    cancel: &CancellationToken,
+) -> Result<Oid, LandError> {
+    let parents = parents.iter().flat_map(|parent| ["-p", parent.as_str()]);
     let commit = as_identity(repo.command(), target.identity)
-        .args([
-            "commit-tree",
-            tree.as_str(),
-            "-p",
-            current.as_str(),
-            "-p",
-            tip.as_str(),
-            "-F",
-            "-",
-        ])
+        .args(["commit-tree", tree.as_str()])
+        .args(parents)
+        .args(["-F", "-"])
         .input(Input::Bytes(target.message.as_bytes().to_vec()))
         .line(cancel)
         .await?;
@@ -191,7 +223,7 @@ async fn combine(
         command: "commit-tree".into(),
         what: "no commit".into(),
     })?;
-    Ok(Combined::Commit(commit))
+    Ok(commit)
 }
 
 /// What two commits are together.

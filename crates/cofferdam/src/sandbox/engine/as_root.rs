@@ -19,7 +19,7 @@ pub(super) async fn open(
 ) -> Result<GuestSandbox, SandboxError> {
     has(reach, handle).await?;
     let stream = Door::at(&handle.state)?.of_root().connect().await?;
-    guest::greet(&stream).await?;
+    let version = guest::greet(&stream).await?;
     let asked = protocol::encode(&AsRoot { files_of });
     let asked = asked.map_err(|error| SandboxError::Start(error.to_string()))?;
     let sent = guest::send(&stream, &asked, &[]).await;
@@ -29,6 +29,7 @@ pub(super) async fn open(
     ready.unwrap_or(Err(SandboxError::TimedOut(limit.as_secs())))?;
     Ok(GuestSandbox {
         connection: Connection::new(stream),
+        version,
         agent: Agent::Caller,
         end: Box::new(WithConnection),
         wall: None,

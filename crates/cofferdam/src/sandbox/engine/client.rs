@@ -269,7 +269,7 @@ impl Client {
             Err(error) if status(&error) == Some(CONFLICT) => Err(SandboxError::Unsupported {
                 what: format!("the image `{name}` is used: {}", said(&error)),
                 hint:
-                    "see which sandboxes use it with `cofferdam list --all`, and delete them first"
+                    "see which sandboxes use it with `cofferdam list --all-repos`, and delete them first"
                         .to_owned(),
             }),
             Err(error) => Err(self.failed("remove the image", &error)),

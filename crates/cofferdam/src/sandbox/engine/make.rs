@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cofferdam_guest::protocol::{self, Agent, Setup};
+use cofferdam_guest::protocol::{self, Agent, SPOKEN, Setup};
 use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 
@@ -207,6 +207,7 @@ pub(super) async fn come_up(
     };
     let sandbox = GuestSandbox {
         connection: Connection::new(stream),
+        version: SPOKEN,
         agent,
         end: Box::new(end),
         wall,

@@ -78,8 +78,8 @@ pub(in crate::sandbox) async fn stay(stream: &UnixStream) -> Result<(), SandboxE
     }
 }
 
-/// Each side says its version.
-pub(in crate::sandbox) async fn greet(stream: &UnixStream) -> Result<(), SandboxError> {
+/// Each side says its version. Returns the guest's, which tells what else it knows.
+pub(in crate::sandbox) async fn greet(stream: &UnixStream) -> Result<u32, SandboxError> {
     let broken = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => SandboxError::Gone("it takes no more users".to_owned()),
         _ => SandboxError::Gone(error.to_string()),
@@ -96,7 +96,7 @@ pub(in crate::sandbox) async fn greet(stream: &UnixStream) -> Result<(), Sandbox
         .map_err(|_| SandboxError::TimedOut(ANSWER_LIMIT.as_secs()))?
         .map_err(broken)?;
     match protocol::greeted(theirs) {
-        Some(PROTOCOL) => Ok(()),
+        Some(version) if protocol::is_spoken(version) => Ok(version),
         Some(theirs) => Err(SandboxError::OtherVersion {
             theirs,
             ours: PROTOCOL,

@@ -26,6 +26,8 @@ use crate::wall::{Registration, Sockets};
 #[derive(Debug)]
 pub(in crate::sandbox) struct GuestSandbox {
     pub(in crate::sandbox) connection: Connection,
+    /// What its guest greets with, which tells what can be asked of it.
+    pub(in crate::sandbox) version: u32,
     pub(in crate::sandbox) agent: Agent,
     pub(in crate::sandbox) end: Box<dyn End>,
     /// Keeps it behind the wall.
@@ -300,6 +302,17 @@ impl Sandbox for GuestSandbox {
         let make = |request| Request::Deliver { request };
         self.carry("put files into", make, vec![parcels, receipts])
             .await
+    }
+
+    async fn browse(&self, question: OwnedFd, seen: OwnedFd) -> Result<(), SandboxError> {
+        if self.version & protocol::BROWSES == 0 {
+            return Err(SandboxError::OtherVersion {
+                theirs: self.version,
+                ours: protocol::SPOKEN,
+            });
+        }
+        let make = |request| Request::Browse { request };
+        self.carry("look into", make, vec![question, seen]).await
     }
 
     async fn connect(&self, port: u16) -> Result<PortStream, SandboxError> {

@@ -115,15 +115,16 @@ pub(super) async fn open(handle: &Handle) -> Result<GuestSandbox, SandboxError> 
     let agent = identity::agent(handle.id)?;
     let stream = Door::at(&handle.state)?.connect().await?;
     let process = Process::of(&stream)?;
-    match guest::greet(&stream).await {
+    let version = match guest::greet(&stream).await {
         // One that dies closes what it has one after another, its listener among the last.
         Err(SandboxError::Gone(_)) if process.is_dying().await => {
             return Err(SandboxError::NotRunning);
         }
         greeted => greeted?,
-    }
+    };
     Ok(GuestSandbox {
         connection: Connection::new(stream),
+        version,
         agent,
         end: Box::new(UntilRemoved {
             process: Arc::new(process),

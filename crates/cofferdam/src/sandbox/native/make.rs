@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use cofferdam_guest::protocol::{self, Agent, Setup, SetupMount, Source};
+use cofferdam_guest::protocol::{self, Agent, SPOKEN, Setup, SetupMount, Source};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +79,7 @@ pub(super) async fn make(
         };
     Ok(GuestSandbox {
         connection,
+        version: SPOKEN,
         agent,
         end,
         wall,

@@ -38,7 +38,7 @@ async fn end(door: &Door) -> Result<(), SandboxError> {
 async fn greeted(stream: &UnixStream) -> bool {
     let mut theirs = [0; GREETING];
     let read = guest::read_exact(stream, &mut theirs).await;
-    read.is_ok() && protocol::greeted(theirs) == Some(PROTOCOL)
+    read.is_ok() && protocol::greeted(theirs).is_some_and(protocol::is_spoken)
 }
 
 /// After a request to end.

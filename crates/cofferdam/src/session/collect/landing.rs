@@ -114,6 +114,7 @@ impl Collector<'_> {
                     source: Some(branch),
                     identity: self.author,
                     message: &merge_message(branch, target),
+                    squash: false,
                 };
                 let incoming = Incoming::from(accepted);
                 let barred = |top: &Path| barred(self.home, record.id, top);

@@ -324,6 +324,7 @@ pub(super) fn environment(owned: &Owned) -> BTreeMap<OsString, OsString> {
         ("core.ignoreCase", "false"),
         ("core.excludesFile", "/dev/null"),
         ("core.splitIndex", "false"),
+        ("core.hooksPath", "/dev/null"),
     ];
     let objects = format!("{INSIDE_GIT_DIR}/objects");
     let count = settings.len().to_string();

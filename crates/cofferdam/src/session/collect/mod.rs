@@ -42,8 +42,8 @@ mod tips;
 pub use error::CollectError;
 pub(super) use home::{keeps_work, sets_aside};
 pub(super) use packing::rules;
-pub use rest::Rest;
-pub(super) use rest::{ANSWER, COMMIT_THE_REST};
+pub(super) use rest::{ANSWER, COMMIT_THE_REST, Recording};
+pub use rest::{Recorded, Rest};
 
 /// Where the sandbox's repository can be read.
 #[derive(Debug)]

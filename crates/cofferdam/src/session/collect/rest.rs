@@ -1,6 +1,7 @@
 //! What lies in a sandbox's files and in no commit, as a commit: made by the sandbox's own git, where nothing of the host's
 //! can be reached, and let in by the gate as every other. No branch has it.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use crate::git::private_clone::{INSIDE_GIT_DIR, PrivateClone};
 use crate::git::refs::{self, Own, Transaction};
 use crate::git::{Oid, bare, copied};
 use crate::registry::{Mode, Owned};
-use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
+use crate::sandbox::native::jail::{self, JailOutcome, JailOutput, JailRequest};
 use crate::sandbox::{Access, MountSource};
 use crate::session::layers;
 
 /// A script that makes the commit. `$before`: what comes first. `$index`, `$add`: how the file `$index` becomes the one to begin
-/// with, and what adds the work to it.
+/// with, and what adds the work to it. `$same`: what is done where the commit has it all; `$make`: prints the commit of `$tree`.
 macro_rules! commit {
-    ($before:expr, $index:literal, $add:literal) => {
+    ($before:expr, $index:expr, $add:expr, $same:literal, $make:literal) => {
         concat!(
             "export LC_ALL=C
     said=$(mktemp) || exit 1
@@ -43,8 +44,12 @@ macro_rules! commit {
     if test $failed != 0 || git config --get-regexp '^filter[.]' >/dev/null; then
         test \"$unread\" -gt 0 || unread=1
     fi
-    tree=$(git write-tree) && if test \"$tree\" = \"$(git rev-parse 'HEAD^{tree}')\"; then commit=-
-    else commit=$(git commit-tree -p HEAD -m 'uncommitted work of the sandbox' \"$tree\"); fi && echo \"$commit\" $unread
+    tree=$(git write-tree) && if test \"$tree\" = \"$(git rev-parse 'HEAD^{tree}')\"; then commit=-; ",
+            $same,
+            "
+    else commit=$(",
+            $make,
+            "); fi && echo \"$commit\" $unread
     code=$?
     rm -f \"$index\" \"$said\"
     exit $code"
@@ -63,22 +68,70 @@ pub(in crate::session) const COMMIT_THE_REST: &str = commit!(
         test ! -s \"$said\" && rm -f \"$said\" && exit 0"
     ),
     "cp \"$(git rev-parse --absolute-git-dir)/index\" \"$index\"",
-    "git add --all --ignore-errors -- \"$@\" || failed=1"
+    "git add --all --ignore-errors -- \"$@\" || failed=1",
+    ":",
+    "git commit-tree -p HEAD -m 'uncommitted work of the sandbox' \"$tree\""
 );
 
-/// The same of what [`super::left`] found: what is gone, and what is added whoever ignores it. Everything is looked at where
-/// that is asked for; its arguments say then which paths.
-const COMMIT_WHAT_IS_LEFT: &str = commit!(
-    no_trap!(),
-    "if test -e \"$READER/index\"; then cat \"$READER/index\" >\"$index\"
-    else rm \"$index\" && GIT_INDEX_FILE=\"$index\" git read-tree HEAD; fi",
-    "everything() (unset GIT_LITERAL_PATHSPECS; git add --all --ignore-errors -- \"$@\")
+/// How the index becomes the one to begin with where [`super::left`] has looked.
+macro_rules! index_of_left {
+    () => {
+        "if test -e \"$READER/index\"; then cat \"$READER/index\" >\"$index\"
+    else rm \"$index\" && GIT_INDEX_FILE=\"$index\" git read-tree HEAD; fi"
+    };
+}
+
+/// What it found is added.
+macro_rules! add_left {
+    () => {
+        "everything() (unset GIT_LITERAL_PATHSPECS; git add --all --ignore-errors -- \"$@\")
     if test -e \"$READER/gone\"; then git update-index -z --add --remove --stdin <\"$READER/gone\"; else false; fi ||
         everything \"$@\" || failed=1
     if test -s \"$READER/add\"; then
         git add --all --force --ignore-errors --pathspec-from-file=\"$READER/add\" --pathspec-file-nul ||
             { failed=1; everything \"$@\"; }
     fi"
+    };
+}
+
+/// The same of what [`super::left`] found: what is gone, and what is added whoever ignores it. Everything is looked at where
+/// that is asked for; its arguments say then which paths.
+const COMMIT_WHAT_IS_LEFT: &str = commit!(
+    no_trap!(),
+    index_of_left!(),
+    add_left!(),
+    ":",
+    "git commit-tree -p HEAD -m 'uncommitted work of the sandbox' \"$tree\""
+);
+
+/// The same as the next commit of what is checked out, with `$TOOL` and the paths for a message. The index inside has it too.
+const RECORD_WHAT_IS_LEFT: &str = commit!(
+    concat!(
+        no_trap!(),
+        "for under_way in MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD rebase-merge rebase-apply sequencer; do
+        test ! -e \"$GIT_DIR/$under_way\" || { echo 'a merge or a rebase is under way inside: finish it, or abort it' >&2; exit 4; }
+    done
+    test ! -e \"$GIT_DIR/index.lock\" || {
+        echo \"a git inside holds $GIT_DIR/index.lock; where none runs any more, remove that file inside\" >&2; exit 4; }
+    rm -rf \"$GIT_DIR\"/index.cofferdam-*
+    install() {
+        new=$(mktemp \"$GIT_DIR/index.cofferdam-XXXXXX\") && cat \"$index\" >\"$new\" && chmod 644 \"$new\" && mv -fT \"$new\" \"$GIT_DIR/index\"
+    }
+    record() {
+        head=$(git rev-parse HEAD) && git diff-tree -r --name-only --no-renames \"$head\" \"$tree\" >\"$said\" || return 1
+        count=$(wc -l <\"$said\") && IFS= read -r first <\"$said\" || return 1
+        test $count = 1 || first=\"$first and $((count - 1)) more\"
+        made=$({ printf '%s: %s\\n' \"$TOOL\" \"$first\"; test $count = 1 || { echo; head -n 100 \"$said\"; }; } |
+            GIT_AUTHOR_NAME=$NAME GIT_AUTHOR_EMAIL=$EMAIL GIT_AUTHOR_DATE=$NOW GIT_COMMITTER_NAME=$NAME \\
+            GIT_COMMITTER_EMAIL=$EMAIL GIT_COMMITTER_DATE=$NOW git commit-tree -p \"$head\" \"$tree\") || return 1
+        # Who dies in between leaves it staged, and the next one commits it.
+        install && git update-ref -m \"cofferdam: $TOOL\" HEAD \"$made\" \"$head\" && echo \"$made\"
+    }"
+    ),
+    index_of_left!(),
+    add_left!(),
+    "install",
+    "record"
 );
 /// An id, a number and a line end.
 pub(in crate::session) const ANSWER: usize = 100;
@@ -99,6 +152,27 @@ pub enum Rest {
     Refused { why: String },
     /// The sandbox has ended, and left it in a worktree: there its user's own git shows it.
     Worktree(PathBuf),
+}
+
+/// Who changed the files of a sandbox.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::session) struct Recording<'a> {
+    /// The commit's message begins with it.
+    pub(in crate::session) tool: &'a str,
+}
+
+/// What became of changes that were to be recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recorded {
+    /// There are none.
+    Nothing,
+    /// They are the next commit inside.
+    Commit {
+        /// So many paths could not be read and are not in it.
+        unread: u32,
+    },
+    /// They stay where they are, uncommitted.
+    Refused { why: String },
 }
 
 impl Collector<'_> {
@@ -140,6 +214,84 @@ impl Collector<'_> {
             bare::make(self.repo, &owned.directory().join(left::PLACE))?;
             (COMMIT_THE_REST, but_copied())
         };
+        let done = self.commit(owned, source, script, which, []).await?;
+        if !done.exit.success() {
+            return Ok(Rest::Refused { why: why(&done) });
+        }
+        Ok(match self.let_in(owned, &done.stdout).await? {
+            // It took what it found; nobody can tell whether that is all.
+            Rest::Commit { commit, unread: 0 } if !is_told => Rest::Commit { commit, unread: 1 },
+            Rest::Nothing if !is_told => Rest::Refused {
+                why: "its git does not say what it is".to_owned(),
+            },
+            rest => rest,
+        })
+    }
+
+    /// What [`Self::rest`] would find in files of the sandbox's own, as the next commit of what is checked out inside. Nothing in it
+    /// runs.
+    pub(in crate::session) async fn record(
+        &self,
+        owned: &Owned,
+        by: &Recording<'_>,
+    ) -> Result<Recorded, CollectError> {
+        if !owned.record.mode.owns_files() {
+            let why = "its files are its user's own".to_owned();
+            return Ok(Recorded::Refused { why });
+        }
+        let Some(source) = self.files(owned).await? else {
+            return Ok(Recorded::Nothing);
+        };
+        if !PrivateClone::at(owned.directory()).git_dir.is_dir() {
+            let why = "the sandbox's git directory is gone".to_owned();
+            return Ok(Recorded::Refused { why });
+        }
+        let left = self.left(owned).await;
+        if left.as_ref().is_some_and(Left::is_nothing) {
+            return Ok(Recorded::Nothing);
+        }
+        self.put_left(owned, left)?;
+        let which = match owned.record.mode {
+            Mode::Copy => {
+                copied::but_untouched(owned.directory(), &owned.record.workspace(self.home))
+            }
+            _ => Vec::new(),
+        };
+        let now = jiff::Timestamp::now().as_second();
+        let more = [
+            ("TOOL", by.tool.to_owned()),
+            ("NAME", self.author.name.clone()),
+            ("EMAIL", self.author.email.clone()),
+            ("NOW", format!("@{now} +0000")),
+        ];
+        let script = RECORD_WHAT_IS_LEFT;
+        let done = self.commit(owned, source, script, which, more).await?;
+        if !done.exit.success() {
+            return Ok(Recorded::Refused { why: why(&done) });
+        }
+        let said = String::from_utf8_lossy(&done.stdout);
+        let (made, unread) = said.trim_end().split_once(' ').unwrap_or_default();
+        Ok(match (made, unread.parse().unwrap_or(0)) {
+            ("-", 0) => Recorded::Nothing,
+            ("-", unread) => Recorded::Refused {
+                why: format!("its git cannot read {}", paths(unread)),
+            },
+            (_, unread) => Recorded::Commit { unread },
+        })
+    }
+
+    /// Runs one of the scripts that make a commit.
+    async fn commit(
+        &self,
+        owned: &Owned,
+        source: MountSource,
+        script: &str,
+        which: Vec<OsString>,
+        more: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> Result<JailOutcome, CollectError> {
+        let mut environment = left::environment(owned);
+        let more = more.into_iter();
+        environment.extend(more.map(|(name, value)| (name.into(), value.into())));
         let mut mounts = left::mounts(owned, source);
         // It writes objects, as the sandbox itself did.
         for mount in mounts
@@ -160,31 +312,14 @@ impl Collector<'_> {
             .into_iter()
             .chain(which)
             .collect(),
-            environment: left::environment(owned),
+            environment,
             directory: left::FILES.into(),
             stdin: Vec::new(),
             stdout: JailOutput::Capture(ANSWER),
             limits: left::limits(owned),
             timeout: LIMIT,
         };
-        let done = jail::run(request, self.cancel).await?;
-        if !done.exit.success() {
-            let said = String::from_utf8_lossy(&done.stderr_tail);
-            let why = format!(
-                "git cannot commit it, {}: {}",
-                done.exit,
-                crate::text::printable_line(said.trim_end())
-            );
-            return Ok(Rest::Refused { why });
-        }
-        Ok(match self.let_in(owned, &done.stdout).await? {
-            // It took what it found; nobody can tell whether that is all.
-            Rest::Commit { commit, unread: 0 } if !is_told => Rest::Commit { commit, unread: 1 },
-            Rest::Nothing if !is_told => Rest::Refused {
-                why: "its git does not say what it is".to_owned(),
-            },
-            rest => rest,
-        })
+        Ok(jail::run(request, self.cancel).await?)
     }
 
     /// Lets in what [`COMMIT_THE_REST`] answered.
@@ -265,6 +400,13 @@ impl Collector<'_> {
         let path = path.filter(|path| path.is_dir());
         Ok(path.map(MountSource::Path))
     }
+}
+
+/// Why there is no commit.
+fn why(done: &JailOutcome) -> String {
+    let said = String::from_utf8_lossy(&done.stderr_tail);
+    let said = crate::text::printable_line(said.trim_end());
+    format!("git cannot commit it, {}: {said}", done.exit)
 }
 
 fn paths(count: u32) -> String {

@@ -220,7 +220,7 @@ impl Session {
     }
 
     /// The same one, for steps that only [`Caller::abandon`] cuts short.
-    fn whatever_was_cancelled(&self) -> Self {
+    pub(super) fn whatever_was_cancelled(&self) -> Self {
         let mut caller = self.caller.clone();
         caller.cancel = caller.abandon.clone();
         Self {

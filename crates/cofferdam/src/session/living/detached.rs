@@ -26,6 +26,8 @@ const OTHERS: Duration = Duration::from_secs(20);
 /// How often the sandbox is asked for a program that it may not know yet, and between two times.
 const LOOKS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(10);
+/// More than a sandbox remembers of its programs.
+const REMEMBERED: u64 = 2048;
 /// Of the file that tells a program's end.
 const END_LIMIT: u64 = 4096;
 
@@ -57,6 +59,22 @@ impl Program {
     /// runs [`Session::programs`] tells.
     pub fn lost(&self) -> Result<u64, FileError> {
         Ok(Detached::read_lost(&self.end()?))
+    }
+
+    /// Nobody reads its output any more. Of one that has ended.
+    /// Its end stays, by which it is known for one that had a name, as long as the sandbox itself may remember it.
+    pub fn forget(self) -> Result<(), FileError> {
+        fsx::remove_file_if_exists(&self.output)?;
+        if let (Some(number), Some(programs)) =
+            (self.id.number.checked_sub(REMEMBERED), self.end.parent())
+        {
+            let ProgramId { start, .. } = self.id;
+            let old = Self::of(programs, ProgramId { start, number });
+            if !is_there(&old.output) {
+                fsx::remove_file_if_exists(&old.end)?;
+            }
+        }
+        Ok(())
     }
 
     fn end(&self) -> Result<Vec<u8>, FileError> {
@@ -151,7 +169,8 @@ impl Session {
                 let number = one.number;
                 Program::of(programs, ProgramId { start, number })
             });
-            if let Some(program) = detached.find(|program| !is_there(&program.output)) {
+            let known = |program: &Program| is_there(&program.output) || is_there(&program.end);
+            if let Some(program) = detached.find(|program| !known(program)) {
                 return Ok(rename(&files, &program)?);
             }
             tokio::time::sleep(PAUSE).await;

@@ -13,6 +13,7 @@ use crate::registry::Strategy;
 use crate::session::barred::barred;
 use crate::session::collect::{CollectError, merge_message};
 use crate::session::judge::Judge;
+use crate::text::printable_line;
 
 /// What a merge came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,13 +29,32 @@ pub struct Merge {
     pub changed_outside: Vec<String>,
 }
 
+/// How [`merge`] merges.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct MergeOptions {
+    /// Of a commit that it makes. `None`: looked up in the user's git configuration.
+    pub author: Option<Identity>,
+    /// Each is one commit with all of the changes, and no merge: the sandbox's own commits do not come along.
+    pub squash: bool,
+}
+
+impl MergeOptions {
+    pub fn squashed() -> Self {
+        Self {
+            squash: true,
+            ..Self::default()
+        }
+    }
+}
+
 /// Merges what the sandbox's branch holds, and then the commits that are kept beside it because it had
 /// moved: one answer for each, in this order. Nothing moves where one conflicts or where local changes
 /// overlap. The branch stays; `delete` removes it. A sandbox that lives on goes on with it. Calls `said` with what was done before about a dead run in the
 /// checkout. `judge` is asked before each; without one nobody is.
 pub async fn merge(
     target: &SandboxRef,
-    author: Option<Identity>,
+    mut options: MergeOptions,
     said: &(dyn Fn(&str) + Sync),
     judge: Option<&dyn Judge>,
 ) -> Result<Vec<Merge>, ManageError> {
@@ -47,6 +67,10 @@ pub async fn merge(
         return Err(ManageError::DetachedTarget);
     };
     let lies_there = record.strategy == Strategy::Head && record.repository == repo.top.as_path();
+    if options.squash && lies_there {
+        options.squash = false;
+        said("it worked in this checkout, where its commits lie already: they come as they are");
+    }
     let mut current = repo.head.commit().clone();
     let (mut there, mut missing) = (Vec::<Oid>::new(), Vec::new());
     for tip in target.tips(&repo, record, false).await? {
@@ -65,7 +89,7 @@ pub async fn merge(
             lies_there,
         }]);
     }
-    let author = match author {
+    let author = match options.author {
         Some(author) => author,
         None => identity::identity(&repo, target.caller_home.as_deref(), cancel)
             .await?
@@ -82,6 +106,7 @@ pub async fn merge(
             .await?;
         let source = tips::branch(record).filter(|_| tip.on_branch);
         let message = match source {
+            _ if options.squash => squash_message(&name, &commits),
             Some(branch) => merge_message(branch, into),
             None => format!("Merge the work of sandbox '{name}' into {into}"),
         };
@@ -113,6 +138,7 @@ pub async fn merge(
             source,
             identity: &author,
             message: &message,
+            squash: options.squash,
         };
         let incoming = if lies_there {
             Incoming::from_head(record.id, record.base.clone(), tip.id)
@@ -134,6 +160,14 @@ pub async fn merge(
         });
     }
     Ok(done)
+}
+
+/// As git says it of a squash: what came, a line each.
+fn squash_message(name: &str, commits: &[CommitLine]) -> String {
+    let lines = commits.iter();
+    let lines = lines.map(|commit| format!("* {}\n", printable_line(&commit.subject)));
+    let lines: String = lines.collect();
+    format!("Work of sandbox '{name}'\n\n{lines}")
 }
 
 /// What is said about the commits that would be merged, before the sandbox is taken: that may take hours, in which others want to work

@@ -31,7 +31,7 @@ pub use gc::{Doing, GcOptions, GcReport, KEEP_TREES, Problem, Recovered, gc};
 pub(super) use gc::{give_up, recover_in};
 pub use half_merged::lacking;
 pub use list::{State, Summary, ask, list, unreadable};
-pub use merge::{Merge, merge};
+pub use merge::{Merge, MergeOptions, merge};
 pub use merged::{Stays, stays};
 pub use rest::rest;
 pub(super) use risk::at_risk;

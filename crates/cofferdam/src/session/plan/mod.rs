@@ -24,7 +24,7 @@ use super::manage::recover_in;
 use super::mode_reason::ModeReason;
 use super::options::{Caller, SessionOptions};
 use super::{as_root, dev, hide, network, place, ports, protect};
-use crate::config::Valued;
+use crate::config::{Source, Valued};
 use crate::git::discovery::{self, Start};
 use crate::git::identity::{self, UserConfig};
 use crate::git::{Identity, Repository, copies};
@@ -65,6 +65,8 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) struct SetUp {
     pub command: Valued<String>,
+    /// It is none of the configuration's ([`SessionOptions::setup`]): an image without a shell has no use for it.
+    pub is_default: bool,
     /// Its variables where the repository wants it.
     pub plain: BTreeMap<OsString, OsString>,
 }
@@ -191,8 +193,14 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
     let checks = CheckPlan::of(&found);
     let config_says = found.config;
     let top = repository.top.as_path();
-    let setup = config_says.setup.clone().map(|command| SetUp {
+    let default = options.setup.clone().map(|value| Valued {
+        value,
+        source: Source::Global,
+        line: 0,
+    });
+    let setup = config_says.setup.clone().or(default).map(|command| SetUp {
         plain: plain(&config_says),
+        is_default: config_says.setup.is_none(),
         command,
     });
     let protected = config_says.protect.iter();

@@ -3,7 +3,7 @@
 use super::PlanError;
 use crate::git::{Repository, worktree};
 use crate::registry::{Mode, Strategy};
-use crate::sandbox::{Ability, Contained};
+use crate::sandbox::{Ability, Contained, Layers};
 use crate::session::error::RunErrorKind;
 use crate::session::layers;
 use crate::session::mode_reason::ModeReason;
@@ -17,13 +17,14 @@ pub(super) async fn choose(
     strategy: &Strategy,
 ) -> Result<(Mode, ModeReason), RunErrorKind> {
     let sandbox = &options.sandbox;
-    match sandbox {
+    let otherwise = match sandbox {
         Contained::BindMount(_) if *strategy == Strategy::Head => {
             return Ok((Mode::Bind, ModeReason::Head));
         }
-        Contained::BindMount(kind) if kind.layers => {}
+        Contained::BindMount(kind) if kind.layers => Mode::Bind,
         Contained::BindMount(_) => return Ok((Mode::Bind, ModeReason::Asked)),
-        Contained::PrivateCopy(kind) if kind.layered => {
+        Contained::PrivateCopy(kind) if kind.layers == Layers::WherePossible => Mode::Copy,
+        Contained::PrivateCopy(kind) if kind.layers == Layers::Yes => {
             sandbox.require(Ability::Layers)?;
             if runs_on_host(&options.hooks) {
                 return Err(PlanError::LayerHook.into());
@@ -37,18 +38,18 @@ pub(super) async fn choose(
         }
         Contained::PrivateCopy(_) => return Ok((Mode::Copy, ModeReason::Asked)),
         Contained::Isolated(_) => return Ok((Mode::Inside, ModeReason::Asked)),
-    }
+    };
     if runs_on_host(&options.hooks) {
-        return Ok((Mode::Bind, ModeReason::HostHook));
+        return Ok((otherwise, ModeReason::HostHook));
     }
     let sparse = worktree::is_sparse(repo, &repo.git_dir, &caller.cancel);
     if sparse.await? {
-        return Ok((Mode::Bind, ModeReason::Sparse));
+        return Ok((otherwise, ModeReason::Sparse));
     }
     Ok(
         match layers::possible(&caller.home, sandbox, &caller.cancel).await {
             Ok(()) => (Mode::Layer, ModeReason::Possible),
-            Err(why) => (Mode::Bind, ModeReason::Impossible(why)),
+            Err(why) => (otherwise, ModeReason::Impossible(why)),
         },
     )
 }

@@ -177,9 +177,13 @@ impl Making<'_> {
         };
         let cancel = &self.caller.cancel;
         let command = &setup.command.value;
-        inside
+        let done = inside
             .configured(command, command, hooks::LIMIT, cancel)
-            .await
+            .await;
+        done.or_else(|error| match error {
+            error if setup.is_default && error.no_shell => Ok(()),
+            error => Err(error),
+        })
     }
 
     /// Everything from the vault to a running sandbox. Returns what is to be watched while an agent works. `tell`: what is

@@ -248,7 +248,7 @@ macro_rules! questions {
 }
 questions!(
     Exec, Terminal, Detached, Freeze, Thaw, Pause, Resume, Watch, Status, Programs, Signal,
-    Sockets, Prove, Connect, Unpack, Snapshot, Deliver,
+    Sockets, Prove, Connect, Unpack, Snapshot, Deliver, Browse,
 );
 
 /// Which question it is that is asked by a request. Who adds one to the protocol says here how it is asked, or where else
@@ -275,6 +275,7 @@ fn question_of(request: &Request) -> Result<Question, &'static str> {
         Request::Unpack { .. } => Question::Unpack,
         Request::Snapshot { .. } => Question::Snapshot,
         Request::Deliver { .. } => Question::Deliver,
+        Request::Browse { .. } => Question::Browse,
         Request::Signal { .. } => return Err("follows an exec"),
         Request::Stay { .. } => return Err("nobody_stays_by_a_lie"),
         Request::Ping { .. } => return Err("nothing_a_guest_says_hangs_the_host"),
@@ -327,6 +328,7 @@ impl End for Nothing {
 fn sandbox(host: UnixStream, limit: Duration) -> GuestSandbox {
     GuestSandbox {
         connection: Connection::with_limit(host, limit),
+        version: protocol::SPOKEN,
         agent: Agent::Caller,
         end: Box::new(Nothing),
         wall: None,
@@ -370,7 +372,7 @@ async fn asked(sandbox: &GuestSandbox, question: Question) -> bool {
         Question::Signal => sandbox.signal(7, 9).await.is_ok(),
         Question::Sockets => sandbox.sockets().await.is_ok(),
         Question::Connect => sandbox.connect(80).await.is_ok(),
-        Question::Unpack | Question::Snapshot | Question::Deliver => {
+        Question::Unpack | Question::Snapshot | Question::Deliver | Question::Browse => {
             carried(sandbox, question).await
         }
         Question::Prove => {
@@ -394,6 +396,7 @@ async fn carried(sandbox: &GuestSandbox, question: Question) -> bool {
         match question {
             Question::Unpack => sandbox.unpack(directory, true, from, to).await,
             Question::Deliver => sandbox.deliver(from, to).await,
+            Question::Browse => sandbox.browse(from, to).await,
             _ => sandbox.snapshot(directory, 1 << 20, from, to).await,
         }
     };
@@ -525,6 +528,7 @@ async fn no_question_hangs_at_a_liar() {
                 | Question::Unpack
                 | Question::Snapshot
                 | Question::Deliver
+                | Question::Browse
         );
         assert_eq!(answered, liar == Liar::Floods && by_a_word, "{what}");
         let state = sandbox.connection.shared.state();
@@ -594,6 +598,7 @@ async fn an_honest_guest_is_understood() {
         (Question::Freeze, Reply::Done { request: 0 }),
         (Question::Unpack, Reply::Done { request: 0 }),
         (Question::Deliver, Reply::Done { request: 0 }),
+        (Question::Browse, Reply::Done { request: 0 }),
         (Question::Snapshot, Reply::Done { request: 0 }),
     ] {
         let (host, mut guest) = UnixStream::pair().unwrap();

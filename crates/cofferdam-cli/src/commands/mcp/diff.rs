@@ -1,0 +1,103 @@
+//! `sandbox-diff`.
+
+use std::fmt;
+
+use cofferdam::git::DiffStyle;
+use cofferdam::session::manage;
+use cofferdam::text::printable_line;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::changed;
+use super::failure::Failure;
+use super::server::{Asked, Server};
+use super::tool::{Call, Effect};
+use crate::commands::here::target;
+use crate::error::CliError;
+
+const MOST: usize = 50_000;
+
+/// What was changed since a sandbox was made
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Diff {
+    /// The sandbox's name
+    sandbox: String,
+    /// Whether to tell only which files, and how many lines of each
+    #[serde(default)]
+    stat: bool,
+    /// From which byte of the text on, where an answer was cut
+    #[serde(default)]
+    offset: usize,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Told {
+    diff: String,
+    /// So many bytes it has altogether
+    size: usize,
+    /// From where on to ask for the rest; nothing where this is the end
+    next: Option<usize>,
+    /// What is to be known of it, such as changes that are not in it
+    notes: Vec<String>,
+}
+
+impl Call for Diff {
+    const NAME: &'static str = "sandbox-diff";
+    const TITLE: &'static str = "Show what was changed";
+    const DESCRIPTION: &'static str = "Tells how the sandbox's branch differs from the commit that it began with: what the person you work \
+        for would merge. What programs in the background changed is committed first.";
+    // What was changed becomes a commit first.
+    const EFFECT: Effect = Effect::Adds;
+    type Told = Told;
+
+    async fn call(self, server: Server, asked: Asked) -> Result<Told, Failure> {
+        let session = server.to_change(&self.sandbox, &asked).await?;
+        let mut notes = changed::record(&session, "sandbox-exec").await.notes;
+        let style = if self.stat {
+            DiffStyle::Stat
+        } else {
+            DiffStyle::Patch
+        };
+        let id = session.id().to_string();
+        let target = target(id, server.environment(), server.interrupt());
+        let shown = manage::diff(&target, style).await;
+        let shown = shown.map_err(CliError::from)?;
+        if let Some(why) = &shown.refused {
+            let why = printable_line(why);
+            notes.push(format!(
+                "the commit gate refused what was committed last: {why}"
+            ));
+        }
+        let text = shown.what;
+        let size = text.len();
+        let from = text.floor_char_boundary(self.offset.min(size));
+        let to = text.floor_char_boundary((from + MOST).min(size));
+        Ok(Told {
+            diff: text[from..to].to_owned(),
+            size,
+            next: (to < size).then_some(to),
+            notes,
+        })
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for note in &self.notes {
+            writeln!(f, "[note: {note}]")?;
+        }
+        if self.size == 0 {
+            return writeln!(f, "[the branch has no changes]");
+        }
+        f.write_str(&self.diff)?;
+        if let Some(next) = self.next {
+            writeln!(
+                f,
+                "\n[{} bytes more: ask with the offset {next}]",
+                self.size - next
+            )?;
+        }
+        Ok(())
+    }
+}

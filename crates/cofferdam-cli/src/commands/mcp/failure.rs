@@ -1,0 +1,86 @@
+//! Why a tool could not do what it was called for, as a text for the agent: what is wrong, and what to do next.
+
+use cofferdam::sandbox::SandboxError;
+use cofferdam::session::SessionError;
+use cofferdam::text::printable;
+use rmcp::model::{CallToolResult, ContentBlock};
+
+use crate::error::{self, CliError};
+
+#[derive(Debug)]
+pub(super) struct Failure {
+    message: String,
+    /// The next step; empty where there is none.
+    next: String,
+}
+
+impl Failure {
+    pub(super) fn new(message: impl Into<String>, next: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            next: next.into(),
+        }
+    }
+
+    pub(super) fn with_next(self, next: impl Into<String>) -> Self {
+        Self::new(self.message, next)
+    }
+
+    pub(super) fn into_result(self) -> CallToolResult {
+        let Self { message, next } = self;
+        let text = if next.is_empty() {
+            format!("Error: {message}")
+        } else {
+            format!("Error: {message}\n{next}")
+        };
+        CallToolResult::error(vec![ContentBlock::text(printable(&text))])
+    }
+}
+
+/// Of a command that is a person's.
+const THEIRS: &str = "You cannot do this yourself. Ask the person you work for: ";
+
+impl From<CliError> for Failure {
+    fn from(error: CliError) -> Self {
+        let text = error::render(&error, false);
+        let mut lines = text.lines();
+        let message = lines.next().unwrap_or_default();
+        let message = message.strip_prefix("error: ").unwrap_or(message);
+        let hints: Vec<&str> = lines
+            .map(|line| line.strip_prefix("hint: ").unwrap_or(line))
+            .collect();
+        let hints = hints.join("\n");
+        let next = if hints.contains("cofferdam ") {
+            format!("{THEIRS}{hints}")
+        } else {
+            hints
+        };
+        Self::new(message, next)
+    }
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Self {
+        let next = match &error {
+            SessionError::Registry(cofferdam::registry::RegistryError::Unknown { .. }) => {
+                "`sandbox-list` names those that there are, and `sandbox-create` makes one."
+                    .to_owned()
+            }
+            SessionError::Paused { name } => {
+                format!("{THEIRS}`cofferdam resume {name}`.")
+            }
+            SessionError::Stopped { name } => {
+                format!("{THEIRS}`cofferdam start {name}`.")
+            }
+            SessionError::Busy { .. } | SessionError::Making { .. } => {
+                "Call the tool again in a moment.".to_owned()
+            }
+            SessionError::Sandbox {
+                name,
+                source: SandboxError::OtherVersion { .. },
+            } => format!("{THEIRS}`cofferdam stop {name} && cofferdam start {name}`."),
+            _ => return CliError::from(error).into(),
+        };
+        Self::new(error.to_string(), next)
+    }
+}

@@ -1,0 +1,113 @@
+//! `sandbox-glob`.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use cofferdam::sandbox::browse::{Kind, Peek, Sight};
+use globset::{GlobBuilder, GlobMatcher};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::failure::Failure;
+use super::inside;
+use super::server::{Asked, Server};
+use super::tool::{Call, Effect};
+
+const MOST: usize = 1000;
+
+/// Find files by their names
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Glob {
+    /// The sandbox's name
+    sandbox: String,
+    /// What paths below the directory are to look like: `*` and `?` within a name, `**` for any directories, `{a,b}` for one of several
+    pattern: String,
+    /// The directory: absolute, or below the top of the repository, which it is unless given
+    #[serde(default)]
+    path: String,
+    /// Whether to look also at what ignore files cover
+    #[serde(default)]
+    all: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Found {
+    /// As the other tools take them, in their order
+    paths: Vec<String>,
+    /// Whether there are more
+    cut: bool,
+}
+
+/// What a path is to look like.
+pub(super) fn matcher(pattern: &str) -> Result<GlobMatcher, Failure> {
+    let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+    let glob =
+        glob.map_err(|error| Failure::new(error.to_string(), "A pattern is such as src/**/*.rs."))?;
+    Ok(glob.compile_matcher())
+}
+
+impl Call for Glob {
+    const NAME: &'static str = "sandbox-glob";
+    const TITLE: &'static str = "Find files by name";
+    const DESCRIPTION: &'static str =
+        "Tells the files of a sandbox whose paths fit a pattern, such as src/**/*.rs.";
+    const EFFECT: Effect = Effect::Reads;
+    type Told = Found;
+
+    async fn call(self, server: Server, asked: Asked) -> Result<Found, Failure> {
+        let matcher = matcher(&self.pattern)?;
+        let session = server.to_read(&self.sandbox, &asked).await?;
+        let path = inside::absolute(&session, &self.path)?;
+        let top = session.workdir()?;
+        let place = Peek::at(&path)
+            .down(u32::MAX)
+            .ignoring((!self.all).then_some(top.as_path()));
+        let (mut paths, mut cut, mut missing) = (Vec::new(), false, None);
+        inside::look(&session, &place, &mut |sight| {
+            match sight {
+                Sight::Thing(thing)
+                    if thing.kind != Kind::Directory && matcher.is_match(os(&thing.path)) =>
+                {
+                    if paths.len() == MOST {
+                        cut = true;
+                        return ControlFlow::Break(());
+                    }
+                    paths.push(inside::below(&session, &path, &thing.path));
+                }
+                Sight::Unread { path, error } if path.is_empty() => missing = Some(error),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        })
+        .await?;
+        if let Some(number) = missing {
+            return Err(inside::cannot(
+                &session,
+                "look into",
+                &path,
+                &inside::why(number),
+            ));
+        }
+        Ok(Found { paths, cut })
+    }
+}
+
+pub(super) fn os(path: &[u8]) -> &std::ffi::OsStr {
+    std::os::unix::ffi::OsStrExt::from_bytes(path)
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.paths.is_empty() {
+            return writeln!(f, "[no file fits the pattern]");
+        }
+        for path in &self.paths {
+            writeln!(f, "{path}")?;
+        }
+        if self.cut {
+            writeln!(f, "[there are more than {MOST}: say more in the pattern]")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,247 @@
+//! `sandbox-grep`.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use cofferdam::sandbox::browse::{Content, Kind, Peek, Sight};
+use cofferdam::session::Session;
+use globset::GlobMatcher;
+use regex::bytes::{Regex, RegexBuilder};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::failure::Failure;
+use super::server::{Asked, Server};
+use super::tool::{Call, Effect};
+use super::{glob, inside};
+
+/// Lines of one answer, and bytes of one of them.
+const MOST: usize = 500;
+const LONGEST: usize = 500;
+/// Bytes of a file that is looked at, and of a pattern when it is compiled.
+const LARGEST: u64 = 8 << 20;
+const PATTERN: usize = 64 << 10;
+const AROUND: usize = 20;
+
+/// Find lines in files
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Grep {
+    /// The sandbox's name
+    sandbox: String,
+    /// A regular expression, as in Rust's crate `regex`, for one line
+    pattern: String,
+    /// A directory or a file: absolute, or below the top of the repository, which it is unless given
+    #[serde(default)]
+    path: String,
+    /// Which files: a pattern as of `sandbox-glob`
+    files: Option<String>,
+    /// Whether `a` and `A` are the same
+    #[serde(default)]
+    ignore_case: bool,
+    /// So many lines before and after each one are told too; 20 at most
+    #[serde(default)]
+    context: usize,
+    /// Whether to look also into what ignore files cover
+    #[serde(default)]
+    all: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Found {
+    lines: Vec<Line>,
+    /// Whether there are more
+    cut: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Line {
+    path: String,
+    number: usize,
+    text: String,
+    /// Whether it fits the pattern; else it is beside one that does
+    fits: bool,
+}
+
+impl Call for Grep {
+    const NAME: &'static str = "sandbox-grep";
+    const TITLE: &'static str = "Find lines";
+    const DESCRIPTION: &'static str =
+        "Tells the lines in text files of a sandbox that fit a regular expression.";
+    const EFFECT: Effect = Effect::Reads;
+    type Told = Found;
+
+    async fn call(self, server: Server, asked: Asked) -> Result<Found, Failure> {
+        let pattern = RegexBuilder::new(&self.pattern)
+            .case_insensitive(self.ignore_case)
+            .size_limit(PATTERN)
+            .build()
+            .map_err(|error| {
+                Failure::new(
+                    error.to_string(),
+                    "Write \\ before what is to stand for itself: . * ? + ( ) [ ] { } | ^ $",
+                )
+            })?;
+        let which = self.files.as_deref().map(glob::matcher).transpose()?;
+        let session = server.to_read(&self.sandbox, &asked).await?;
+        // Comparing takes what it takes; whoever else is served does not wait for it.
+        let here = tokio::runtime::Handle::current();
+        let search = move || here.block_on(self.search(&session, &pattern, which.as_ref()));
+        let found = tokio::task::spawn_blocking(search).await;
+        found.map_err(|error| Failure::new(error.to_string(), ""))?
+    }
+}
+
+impl Grep {
+    async fn search(
+        &self,
+        session: &Session,
+        pattern: &Regex,
+        which: Option<&GlobMatcher>,
+    ) -> Result<Found, Failure> {
+        let path = inside::absolute(session, &self.path)?;
+        let top = session.workdir()?;
+        let content = Content {
+            offset: 0,
+            length: LARGEST,
+            largest: LARGEST,
+        };
+        let place = Peek::at(&path)
+            .down(u32::MAX)
+            .with_content(content)
+            .ignoring((!self.all).then_some(top.as_path()));
+        let mut search = Search {
+            pattern,
+            which,
+            context: self.context.min(AROUND),
+            file: None,
+            found: Vec::new(),
+        };
+        let shown = |path_below: &[u8]| inside::below(session, &path, path_below);
+        let (mut cut, mut missing) = (false, None);
+        inside::look(session, &place, &mut |sight| {
+            match sight {
+                Sight::Thing(thing) => {
+                    search.end(&shown);
+                    search.begin(thing.kind, thing.path);
+                }
+                Sight::Part(bytes) => search.add(&bytes),
+                Sight::Unread { path, error } if path.is_empty() => missing = Some(error),
+                _ => {}
+            }
+            cut = search.found.len() > MOST;
+            if cut {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })
+        .await?;
+        search.end(&shown);
+        cut |= search.found.len() > MOST;
+        if let Some(number) = missing {
+            return Err(inside::cannot(
+                session,
+                "look into",
+                &path,
+                &inside::why(number),
+            ));
+        }
+        let mut lines = search.found;
+        lines.truncate(MOST);
+        Ok(Found { lines, cut })
+    }
+}
+
+struct Search<'a> {
+    pattern: &'a Regex,
+    which: Option<&'a GlobMatcher>,
+    context: usize,
+    /// Of which file what is known so far.
+    file: Option<(Vec<u8>, Vec<u8>)>,
+    found: Vec<Line>,
+}
+
+impl Search<'_> {
+    fn begin(&mut self, kind: Kind, path: Vec<u8>) {
+        let is_wanted = kind == Kind::File
+            && (path.is_empty()
+                || self
+                    .which
+                    .is_none_or(|which| which.is_match(glob::os(&path))));
+        self.file = is_wanted.then(|| (path, Vec::new()));
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        let Some((_, content)) = &mut self.file else {
+            return;
+        };
+        // No text: nothing of it is looked at.
+        if content.is_empty() && bytes.contains(&0) {
+            self.file = None;
+            return;
+        }
+        content.extend_from_slice(bytes);
+    }
+
+    fn end(&mut self, shown: &dyn Fn(&[u8]) -> String) {
+        let Some((path, content)) = self.file.take() else {
+            return;
+        };
+        // Most files have nothing of it; what looks at where a line begins or ends may.
+        if !self.pattern.as_str().contains(['^', '$', '\\']) && !self.pattern.is_match(&content) {
+            return;
+        }
+        let content = content.strip_suffix(b"\n").unwrap_or(&content);
+        let lines = content.split(|&byte| byte == b'\n');
+        let lines: Vec<&[u8]> = lines
+            .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+            .collect();
+        let fits: Vec<usize> = (0..lines.len())
+            .filter(|&at| {
+                lines
+                    .get(at)
+                    .is_some_and(|line| self.pattern.is_match(line))
+            })
+            .collect();
+        let path = shown(&path);
+        let mut told = 0;
+        for &at in &fits {
+            let from = at.saturating_sub(self.context).max(told);
+            let to = (at + self.context + 1).min(lines.len());
+            for number in from..to {
+                let text = lines.get(number).copied().unwrap_or_default();
+                let cut = if text.len() > LONGEST { "…" } else { "" };
+                let text = String::from_utf8_lossy(&text[..text.len().min(LONGEST)]);
+                self.found.push(Line {
+                    path: path.clone(),
+                    number: number + 1,
+                    text: format!("{text}{cut}"),
+                    fits: fits.binary_search(&number).is_ok(),
+                });
+            }
+            told = told.max(to);
+            if self.found.len() > MOST {
+                return;
+            }
+        }
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.lines.is_empty() {
+            return writeln!(f, "[no line fits the pattern]");
+        }
+        for line in &self.lines {
+            let mark = if line.fits { ':' } else { '-' };
+            writeln!(f, "{}{mark}{}{mark}{}", line.path, line.number, line.text)?;
+        }
+        if self.cut {
+            writeln!(
+                f,
+                "[there are more: say more in the pattern, or which files]"
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,189 @@
+//! The same server over HTTP, for whoever knows a word that is in a file of the user's alone, on this machine's loopback.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cofferdam::fsx::{self, FileError};
+use http_body_util::{BodyExt, Full};
+use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use super::handler::Handler;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use crate::ui::output;
+
+/// In Cofferdam's own directory, where nobody says another one.
+const TOKEN: &str = "mcp-token";
+/// Bytes of a token's file, and of a token that is made.
+const LONGEST: u64 = 4096;
+const RANDOM: usize = 32;
+const SHORTEST: usize = 16;
+/// So many connections at once.
+const MOST: usize = 64;
+/// For the head of a request.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// After an error of the listener's: descriptors may be free again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What clients have to know.
+#[derive(Debug)]
+pub(super) struct Token {
+    word: String,
+    file: PathBuf,
+}
+
+/// Of `file`, which is there; without one it is Cofferdam's own, which is made where it is missing.
+pub(super) fn token(file: Option<&Path>, environment: &Environment) -> Result<Token, CliError> {
+    let own = environment.home.path().join(TOKEN);
+    let path = file.map_or(own, |file| environment.directory.join(file));
+    if file.is_none() && !path.exists() {
+        let mut bytes = [0; RANDOM];
+        let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+        got.map_err(|errno| FileError::new("read", "/dev/urandom", errno.into()))?;
+        let word: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        fsx::private_dir(environment.home.path())?;
+        // Somebody else's that came first counts.
+        fsx::write_new(&path, format!("{word}\n").as_bytes())?;
+    }
+    let refused = |message: String| CliError::Failed {
+        message,
+        hint: format!(
+            "make it a file that only you can read, with one long random word: `chmod 600 {}`",
+            crate::ui::shell::shell_word(&path)
+        ),
+    };
+    let shown = path.display();
+    let text = fsx::read_bounded(&path, LONGEST)?;
+    let found = path.metadata();
+    let found = found.map_err(|error| FileError::new("look at", &path, error))?;
+    if found.mode() & 0o077 != 0 || found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(refused(format!("others can read the token in {shown}")));
+    }
+    let word = String::from_utf8(text).unwrap_or_default();
+    let word = word.trim();
+    if word.len() < SHORTEST || !word.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(refused(format!(
+            "{shown} has no token: it is one word of {SHORTEST} characters or more"
+        )));
+    }
+    Ok(Token {
+        word: word.to_owned(),
+        file: path,
+    })
+}
+
+pub(super) async fn serve(
+    handler: Handler,
+    address: SocketAddr,
+    token: &Token,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    if !address.ip().is_loopback() {
+        return Err(CliError::Misused {
+            message: format!("{address} can be reached from other machines"),
+            hint: format!(
+                "name one of this machine's loopback: `--http 127.0.0.1:{}`",
+                address.port()
+            ),
+        });
+    }
+    let listening = async {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        std::io::Result::Ok((listener, address))
+    };
+    let (listener, address) = listening.await.map_err(|error| CliError::Failed {
+        message: format!("cannot listen at {address}: {error}"),
+        hint: "name another port, or 0 for any that is free".to_owned(),
+    })?;
+    let mut config = StreamableHttpServerConfig::default()
+        .with_allowed_hosts(["localhost", "127.0.0.1", "::1"])
+        .enforce_origin_validation();
+    config.cancellation_token = interrupt.cancel.child_token();
+    let served = handler.clone();
+    let service = StreamableHttpService::new(
+        move || Ok(served.clone()),
+        Arc::new(LocalSessionManager::default()),
+        config,
+    );
+    output::note(&format!(
+        "http://{address}/ for clients that send `Authorization: Bearer` and the word in {}\nuntil Ctrl-C\n",
+        token.file.display()
+    ));
+    let word: Arc<str> = token.word.as_str().into();
+    let room = Arc::new(Semaphore::new(MOST));
+    loop {
+        let accepted = tokio::select! {
+            () = interrupt.cancel.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        // Who comes when there is no room is not heard.
+        let Ok(seat) = Arc::clone(&room).try_acquire_owned() else {
+            continue;
+        };
+        let (service, word) = (service.clone(), Arc::clone(&word));
+        let stop = interrupt.cancel.clone();
+        tokio::spawn(async move {
+            let answer = service_fn(|request: hyper::Request<hyper::body::Incoming>| {
+                let (service, is_known) = (service.clone(), is_known(request.headers(), &word));
+                async move {
+                    Ok::<_, Infallible>(if is_known {
+                        service.handle(request).await
+                    } else {
+                        unknown()
+                    })
+                }
+            });
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(PATIENCE)
+                .serve_connection(TokioIo::new(stream), answer);
+            tokio::select! {
+                _ = connection => {}
+                () = stop.cancelled() => {}
+            }
+            drop(seat);
+        });
+    }
+    handler.end().await;
+    Ok(interrupt.code().map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// Takes as long for a word that is nearly right.
+fn is_known(headers: &HeaderMap, word: &str) -> bool {
+    let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let given = given.and_then(|value| value.strip_prefix(b"Bearer "));
+    let given = given.unwrap_or_default();
+    let differ = given
+        .iter()
+        .zip(word.as_bytes())
+        .fold(0, |differ, (one, other)| differ | (one ^ other));
+    given.len() == word.len() && differ == 0
+}
+
+fn unknown() -> Response<http_body_util::combinators::BoxBody<hyper::body::Bytes, Infallible>> {
+    let body =
+        Full::from("the word of `Authorization: Bearer` is missing or another one\n").boxed();
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::UNAUTHORIZED;
+    let bearer = HeaderValue::from_static("Bearer");
+    response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+    response
+}

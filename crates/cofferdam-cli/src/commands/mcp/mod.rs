@@ -1,0 +1,103 @@
+//! `cofferdam mcp`: sandboxes as tools of the Model Context Protocol. A frontend of sessions, as the command line is: no step of a
+//! sandbox's life is written here (docs/decisions/0017-sandboxes-over-mcp.md).
+
+mod changed;
+mod create;
+mod diff;
+mod edit;
+mod exec;
+mod failure;
+mod glob;
+mod grep;
+mod handler;
+mod http;
+mod inside;
+mod install;
+mod kill;
+mod list;
+mod ls;
+mod output;
+mod ports;
+mod read;
+mod server;
+mod tool;
+mod write;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use rmcp::ServiceExt;
+use rmcp::transport::stdio_pipes;
+
+use super::here;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+use handler::Handler;
+use server::Server;
+
+/// Let an agent have sandboxes of this repository as tools (Model Context Protocol)
+///
+/// A client starts it and speaks to it over its standard streams. What an agent does by the tools is in sandboxes, and their commits are
+/// on branches of their own: `cofferdam list`, `diff`, `merge` and `delete` are yours.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// Speak over HTTP instead, at a port of this machine's loopback such as 127.0.0.1:7070; 0 for any that is free
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    http: Option<SocketAddr>,
+
+    /// The file with the word that clients have to know, which nobody else may read; one of Cofferdam's own unless given
+    #[arg(long, value_name = "FILE", requires = "http")]
+    token_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Install(install::Install),
+}
+
+pub(crate) async fn run(
+    arguments: &Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    if let Some(Command::Install(install)) = &arguments.command {
+        return install::run(install, environment, interrupt).await;
+    }
+    let repository = here::repository(environment, interrupt).await?;
+    let handler = Handler::new(Server::new(environment, interrupt, repository.top.clone()));
+    if let Some(address) = arguments.http {
+        let token = http::token(arguments.token_file.as_deref(), environment)?;
+        return http::serve(handler, address, &token, interrupt).await;
+    }
+    let failed = |message: String| CliError::Failed {
+        message,
+        hint: "a client of the Model Context Protocol starts it and speaks first".to_owned(),
+    };
+    let running = tokio::select! {
+        served = handler.clone().serve(stdio_pipes()) => {
+            served.map_err(|error| failed(format!("no client came: {error}")))?
+        }
+        () = interrupt.cancel.cancelled() => {
+            return Ok(interrupt.code().map_or(ExitCode::SUCCESS, ExitCode::from));
+        }
+    };
+    let stop = running.cancellation_token();
+    let mut served = std::pin::pin!(running.waiting());
+    tokio::select! {
+        // Its client has gone. What it left in the background goes on.
+        _ = &mut served => {}
+        () = interrupt.cancel.cancelled() => {
+            stop.cancel();
+            let _ = served.await;
+        }
+    }
+    handler.end().await;
+    Ok(interrupt.code().map_or(ExitCode::SUCCESS, ExitCode::from))
+}

@@ -1,0 +1,92 @@
+//! What a tool is: its name and what it does to things, what it takes, what it tells.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use rmcp::handler::server::tool::{schema_for_input, schema_for_output};
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::failure::Failure;
+use super::server::{Asked, Server};
+
+/// What calling it does to what is in a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    Reads,
+    Adds,
+    /// It may change and remove what is there.
+    Changes,
+}
+
+/// One tool: what it takes.
+pub(super) trait Call: DeserializeOwned + JsonSchema + Send + 'static {
+    const NAME: &'static str;
+    const TITLE: &'static str;
+    const DESCRIPTION: &'static str;
+    const EFFECT: Effect;
+    /// What it tells: as data, and as text for the model.
+    type Told: Serialize + JsonSchema + fmt::Display + Send + 'static;
+
+    fn call(
+        self,
+        server: Server,
+        asked: Asked,
+    ) -> impl Future<Output = Result<Self::Told, Failure>> + Send;
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<CallToolResult, Failure>> + Send>>;
+
+/// A tool among others.
+pub(super) struct Entry {
+    pub(super) tool: Tool,
+    pub(super) call: fn(Server, JsonObject, Asked) -> Answer,
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.tool.name)
+    }
+}
+
+pub(super) fn entry<C: Call>() -> Entry {
+    let read_only = C::EFFECT == Effect::Reads;
+    let annotations = ToolAnnotations::from_raw(
+        Some(C::TITLE.to_owned()),
+        Some(read_only),
+        Some(C::EFFECT == Effect::Changes),
+        Some(read_only),
+        // What programs inside reach is what the rules of the sandbox allow.
+        Some(false),
+    );
+    let schema = schema_for_input::<C>().unwrap_or_else(|_| Arc::default());
+    let tool = Tool::new(C::NAME, C::DESCRIPTION, schema)
+        .with_title(C::TITLE)
+        .with_raw_output_schema(schema_for_output::<C::Told>())
+        .with_annotations(annotations);
+    Entry {
+        tool,
+        call: |server, arguments, asked| {
+            Box::pin(async move {
+                let arguments = serde_json::Value::Object(arguments);
+                let call: C = serde_json::from_value(arguments).map_err(|error| {
+                    Failure::new(
+                        format!("{}: {error}", C::NAME),
+                        "call it again as its input schema says",
+                    )
+                })?;
+                let told = call.call(server, asked).await?;
+                let data = serde_json::to_value(&told)
+                    .map_err(|error| Failure::new(format!("{}: {error}", C::NAME), ""))?;
+                let mut result =
+                    CallToolResult::success(vec![ContentBlock::text(told.to_string())]);
+                result.structured_content = Some(data);
+                Ok(result)
+            })
+        },
+    }
+}

@@ -1,0 +1,792 @@
+//! `cofferdam mcp`, as a client of the protocol meets it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::containers;
+use crate::environment::TestEnvironment;
+use crate::lives::Lives;
+
+/// A client with a server of its own. The server ends with it.
+pub(crate) struct Client {
+    child: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+    asked: u64,
+}
+
+impl Client {
+    #[track_caller]
+    pub(crate) fn start(environment: &TestEnvironment) -> Self {
+        Self::with(environment.command(&["mcp"]))
+    }
+
+    #[track_caller]
+    pub(crate) fn with(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let to = child.stdin.take();
+        let from = BufReader::new(child.stdout.take().unwrap());
+        let mut this = Self {
+            child,
+            to,
+            from,
+            asked: 0,
+        };
+        let who = json!({"name": "test", "version": "1"});
+        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who});
+        let told = this.ask("initialize", &hello);
+        assert_eq!(told["serverInfo"]["name"], "cofferdam");
+        this.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        this
+    }
+
+    pub(crate) fn say(&mut self, message: &Value) {
+        let to = self.to.as_mut().unwrap();
+        writeln!(to, "{message}").unwrap();
+        to.flush().unwrap();
+    }
+
+    #[track_caller]
+    pub(crate) fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        self.from.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    #[track_caller]
+    pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.asked += 1;
+        let id = self.asked;
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        loop {
+            let heard = self.hear();
+            if heard["id"] == id {
+                assert!(heard["error"].is_null(), "{method} {params}: {heard}");
+                return heard["result"].clone();
+            }
+        }
+    }
+
+    /// The text of what a tool answers, and whether it is an error.
+    #[track_caller]
+    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> (String, bool) {
+        let called = self.ask("tools/call", &json!({"name": tool, "arguments": arguments}));
+        let text = called["content"][0]["text"].as_str().unwrap();
+        (text.to_owned(), called["isError"] == true)
+    }
+
+    /// The text of what a tool answers that does what it is called for.
+    #[track_caller]
+    pub(crate) fn tool(&mut self, tool: &str, arguments: &Value) -> String {
+        let (text, is_error) = self.call(tool, arguments);
+        assert!(!is_error, "{tool} {arguments}: {text}");
+        text
+    }
+
+    /// That of one that does not.
+    #[track_caller]
+    pub(crate) fn error(&mut self, tool: &str, arguments: &Value) -> String {
+        let (text, is_error) = self.call(tool, arguments);
+        assert!(is_error, "{tool} {arguments}: {text}");
+        text
+    }
+}
+
+impl Client {
+    /// As one that is killed.
+    fn vanish(mut self) {
+        self.child.kill().unwrap();
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        drop(self.to.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// From the names of the documents to what is on the branch, and nowhere else.
+// covers: S4-G5, S4-UJ1, S4-UJ2, S4-FR1.1, S4-FR1.2, S4-FR1.3, S4-FR4.2, S4-FR5.3, S4-AC1.1, S4-AC1.2, S4-AC1.5, S4-D2, S4-D5, S4-D6
+#[test]
+fn an_agent_works_in_a_sandbox_by_tools() {
+    let lives = Lives::new();
+    lives.write("src/lib.txt", "one\ntwo\nthree\n");
+    lives.write(".gitignore", "*.secret\n");
+    lives.git(&["add", "-A"]);
+    lives.git(&["commit", "-qm", "files"]);
+    let head = lives.git(&["rev-parse", "HEAD"]);
+    let status = lives.git(&["status", "--porcelain"]);
+    let mut client = Client::start(&lives);
+    let tools = client.ask("tools/list", &json!({}));
+    let names: Vec<&str> = tools["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "sandbox-create",
+            "sandbox-list",
+            "sandbox-exec",
+            "sandbox-output",
+            "sandbox-kill",
+            "sandbox-read",
+            "sandbox-write",
+            "sandbox-edit",
+            "sandbox-ls",
+            "sandbox-glob",
+            "sandbox-grep",
+            "sandbox-diff",
+            "sandbox-ports"
+        ]
+    );
+    let made = client.tool("sandbox-create", &json!({"name": "My Feature Name!@#"}));
+    assert!(made.contains("my-feature-name"), "{made}");
+    assert_eq!(lives.state("my-feature-name"), "active");
+    let branch = lives.git(&["rev-parse", "cofferdam/my-feature-name"]);
+    assert_eq!(branch, head);
+    let again = client.error("sandbox-create", &json!({"name": "my feature name"}));
+    assert!(
+        again.starts_with(
+            "Error: Sandbox 'my-feature-name' already exists. Please choose a different name.\n"
+        ),
+        "{again}"
+    );
+    let invalid = client.error("sandbox-create", &json!({"name": "!!!"}));
+    let words = "Error: Invalid sandbox name. Slugified names must be 1-63 characters and contain only [a-z0-9-].\n";
+    assert!(invalid.starts_with(words), "{invalid}");
+    let at = |more: Value| {
+        let mut arguments = json!({"sandbox": "my-feature-name"});
+        for (name, value) in more.as_object().unwrap() {
+            arguments[name] = value.clone();
+        }
+        arguments
+    };
+    let ran = client.tool(
+        "sandbox-exec",
+        &at(json!({"command": "echo out; echo err >&2; cat src/lib.txt; exit 3"})),
+    );
+    assert_eq!(ran, "out\nerr\none\ntwo\nthree\n[exit code 3]\n");
+    let read = client.tool(
+        "sandbox-read",
+        &at(json!({"path": "src/lib.txt", "first_line": 2, "lines": 1})),
+    );
+    assert!(read.starts_with("two\n[lines 2 to 2 of 3"), "{read}");
+    let wrote = client.tool(
+        "sandbox-write",
+        &at(json!({"path": "src/new/file.txt", "content": "new\n"})),
+    );
+    assert!(
+        wrote.contains("sandbox-write: src/new/file.txt]"),
+        "{wrote}"
+    );
+    let edited = client.tool(
+        "sandbox-edit",
+        &at(json!({"path": "src/lib.txt", "old": "two", "new": "2"})),
+    );
+    assert!(edited.contains("sandbox-edit: src/lib.txt]"), "{edited}");
+    let lost = client.error(
+        "sandbox-edit",
+        &at(json!({"path": "src/lib.txt", "old": "two", "new": "2"})),
+    );
+    assert!(lost.contains("`old` is not in src/lib.txt"), "{lost}");
+    let patch = "--- a/src/lib.txt\n+++ b/src/lib.txt\n@@ -1,3 +1,3 @@\n one\n 2\n-three\n+3\n\
+        --- /dev/null\n+++ b/made\n@@ -0,0 +1 @@\n+made\n";
+    let patched = client.tool("sandbox-edit", &at(json!({"patch": patch})));
+    assert!(
+        patched.starts_with("Changed made, src/lib.txt.\n"),
+        "{patched}"
+    );
+    let twice = client.error("sandbox-edit", &at(json!({"patch": patch})));
+    assert!(twice.contains("the patch does not apply: "), "{twice}");
+    assert!(twice.contains("patch failed: src/lib.txt:1"), "{twice}");
+    let back = "--- a/src/lib.txt\n+++ b/src/lib.txt\n@@ -1,3 +1,3 @@\n one\n 2\n-3\n+three\n--- a/made\n+++ /dev/null\n@@ -1 +0,0 @@\n-made\n";
+    client.tool("sandbox-edit", &at(json!({"patch": back})));
+    let renamed = "diff --git a/src/lib.txt b/moved\nsimilarity index 100%\nrename from src/lib.txt\nrename to moved\n";
+    let renamed = client.tool("sandbox-edit", &at(json!({"patch": renamed})));
+    assert!(
+        renamed.starts_with("Changed moved, src/lib.txt.\n"),
+        "{renamed}"
+    );
+    let back = "diff --git a/moved b/src/lib.txt\nsimilarity index 100%\nrename from moved\nrename to src/lib.txt\n";
+    client.tool("sandbox-edit", &at(json!({"patch": back})));
+    for outside in ["../x", ".git/config", "/etc/x"] {
+        let patch = format!("--- /dev/null\n+++ b/{outside}\n@@ -0,0 +1 @@\n+x\n");
+        let refused = client.error("sandbox-edit", &at(json!({"patch": patch})));
+        assert!(refused.contains("Nothing was changed"), "{refused}");
+    }
+    let secret = client.tool(
+        "sandbox-write",
+        &at(json!({"path": "a.secret", "content": "s\n"})),
+    );
+    assert!(!secret.contains("commit"), "{secret}");
+    let ran = client.tool("sandbox-exec", &at(json!({"command": "rm src/new/file.txt; mkdir d; echo x > d/x; chmod +x d/x; ln -s x d/y"})));
+    assert!(ran.contains("sandbox-exec: d/x and 2 more]"), "{ran}");
+    // It is on the branch, and nowhere else.
+    let log = lives.git(&["log", "--format=%s", "HEAD..cofferdam/my-feature-name"]);
+    assert_eq!(
+        log,
+        "sandbox-exec: d/x and 2 more\nsandbox-edit: moved and 1 more\nsandbox-edit: moved and 1 more\nsandbox-edit: made and 1 more\nsandbox-edit: made and 1 more\nsandbox-edit: src/lib.txt\nsandbox-write: src/new/file.txt"
+    );
+    let tree = lives.git(&["ls-tree", "-r", "cofferdam/my-feature-name"]);
+    for entry in ["100755 blob ", "120000 blob "] {
+        assert!(tree.contains(entry), "{tree}");
+    }
+    assert!(
+        !tree.contains(".secret") && !tree.contains("new/file"),
+        "{tree}"
+    );
+    let inside = client.tool(
+        "sandbox-exec",
+        &at(json!({"command": "git status --porcelain; git log -1 --format=%s"})),
+    );
+    assert_eq!(inside, "sandbox-exec: d/x and 2 more\n[exit code 0]\n");
+    assert_eq!(lives.git(&["rev-parse", "HEAD"]), head);
+    assert_eq!(lives.git(&["status", "--porcelain"]), status);
+    let diff = client.tool("sandbox-diff", &at(json!({})));
+    assert!(
+        diff.contains("\n-two\n+2\n") && !diff.contains("secret"),
+        "{diff}"
+    );
+    let listed = client.tool("sandbox-ls", &at(json!({"path": "d"})));
+    assert_eq!(listed, "x (2 bytes)\ny -> x\n");
+    let found = client.tool("sandbox-glob", &at(json!({"pattern": "**/*.txt"})));
+    assert_eq!(found, "src/lib.txt\n");
+    let lines = client.tool(
+        "sandbox-grep",
+        &at(json!({"pattern": "^thr", "context": 1})),
+    );
+    assert_eq!(lines, "src/lib.txt-2-2\nsrc/lib.txt:3:three\n");
+    // What goes on in the background.
+    let began = client.tool("sandbox-exec", &at(json!({"command": "echo begun; sleep 0.3; echo late > late; echo done; sleep 100", "background": true})));
+    let id = began
+        .split(" as ")
+        .nth(1)
+        .unwrap()
+        .split(':')
+        .next()
+        .unwrap()
+        .to_owned();
+    let told = loop {
+        let told = client.tool("sandbox-output", &at(json!({"id": id})));
+        if told.contains("done") {
+            break told;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    assert!(
+        told.starts_with("begun\ndone\n") && told.contains("[it still runs]"),
+        "{told}"
+    );
+    client.tool("sandbox-kill", &at(json!({"id": id, "force": true})));
+    let next = client.tool("sandbox-exec", &at(json!({"command": "true"})));
+    assert!(next.contains("sandbox-exec: late]"), "{next}");
+    let slow = client.tool(
+        "sandbox-exec",
+        &at(json!({"command": "echo begun; sleep 100", "timeout": 1})),
+    );
+    assert!(
+        slow.contains("begun\n[ended by signal 9]") && slow.contains("killed"),
+        "{slow}"
+    );
+    let missing = client.error("sandbox-read", &json!({"sandbox": "no-such", "path": "x"}));
+    assert!(
+        missing.starts_with("Error: Sandbox 'no-such' not found.\n"),
+        "{missing}"
+    );
+    lives
+        .cofferdam(&["pause", "my-feature-name"])
+        .expect_code(0);
+    let paused = client.error("sandbox-exec", &at(json!({"command": "true"})));
+    assert!(
+        paused.contains("cofferdam resume my-feature-name"),
+        "{paused}"
+    );
+    lives
+        .cofferdam(&["resume", "my-feature-name"])
+        .expect_code(0);
+    drop(client);
+    assert_eq!(lives.state("my-feature-name"), "active");
+    lives
+        .cofferdam(&["delete", "--force", "my-feature-name"])
+        .expect_code(0);
+}
+
+/// Nothing of an image is needed for it but a shell for its commands: no git, no program that reads or writes files.
+// covers: S4-FR1.5, S4-FR1.6, S4-AC1.3, S4-AC1.4
+#[test]
+fn it_is_the_same_in_containers() {
+    for world in containers::worlds() {
+        let engine = world.engine;
+        world
+            .environment
+            .configure(&format!("sandbox: {engine}\nimage: busybox:latest\n"));
+        world.environment.write("run.sh", "echo ran\n");
+        world.environment.git(&["add", "-A"]);
+        world
+            .environment
+            .git(&["update-index", "--chmod=+x", "run.sh"]);
+        world.environment.git(&["commit", "-qm", "files"]);
+        let mut client = Client::with(world.command(&["mcp"]));
+        let made = client.tool("sandbox-create", &json!({"name": "one"}));
+        assert!(made.contains("/workspace/repository"), "{made}");
+        let run = |client: &mut Client, command: &str| {
+            client.tool(
+                "sandbox-exec",
+                &json!({"sandbox": "one", "command": command}),
+            )
+        };
+        let files = run(
+            &mut client,
+            "ls; test -x run.sh && cat README.md; command -v git",
+        );
+        assert_eq!(
+            files, "README.md\nrun.sh\nsrc\nhello\n[exit code 127]\n",
+            "{engine}"
+        );
+        for outside in ["ls /host/root", "echo x >> /etc/passwd"] {
+            let refused = run(&mut client, outside);
+            assert!(!refused.contains("[exit code 0]"), "{engine}: {refused}");
+        }
+        let write = json!({"sandbox": "one", "path": "a/b", "content": "one\ntwo\n"});
+        client.tool("sandbox-write", &write);
+        let edit = json!({"sandbox": "one", "path": "a/b", "old": "two", "new": "2"});
+        client.tool("sandbox-edit", &edit);
+        run(&mut client, "rm README.md; echo made > made");
+        let read = client.tool("sandbox-read", &json!({"sandbox": "one", "path": "a/b"}));
+        assert_eq!(read, "one\n2\n", "{engine}");
+        let tree = ["ls-tree", "-r", "--name-only", "cofferdam/one"];
+        assert_eq!(world.environment.git(&tree), "a/b\nmade\nrun.sh\nsrc/lib.txt");
+        // No directory of the checkout is in it: what is mounted is ours.
+        let mounts = containers::own(
+            engine,
+            &["inspect", "--format", "{{json .Mounts}}", &world.agents()],
+        );
+        let mounts: Value = serde_json::from_str(&mounts.unwrap()).unwrap();
+        let checkout = world.environment.repository().canonicalize().unwrap();
+        for mount in mounts.as_array().unwrap() {
+            let source = mount["Source"].as_str().unwrap_or_default();
+            assert!(
+                !std::path::Path::new(source).starts_with(&checkout),
+                "{mount}"
+            );
+        }
+        drop(client);
+        world
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
+        world.expect_clean();
+    }
+}
+
+/// A set-up that fails keeps its sandbox for a look, and says so to the agent; what else fails leaves nothing.
+// covers: S4-E3, S4-E4, S4-E5, S4-FR1.7
+#[test]
+fn what_cannot_be_made_leaves_nothing_but_what_is_worth_a_look() {
+    let lives = Lives::new();
+    lives.configure("setup: echo broken >&2; exit 7\n");
+    let mut client = Client::start(&lives);
+    let failed = client.error("sandbox-create", &json!({"name": "one"}));
+    assert!(
+        failed.contains("the setup of sandbox 'one' failed"),
+        "{failed}"
+    );
+    assert!(failed.contains("broken"), "{failed}");
+    assert_eq!(lives.state("one"), "failed-setup");
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+    lives.configure("");
+    let before = lives.git(&["for-each-ref"]);
+    for arguments in [
+        json!({"name": "two", "base": "no-such"}),
+        json!({"name": "x".repeat(64)}),
+        json!({"name": ""}),
+        json!({"name": "two", "image": "x"}),
+    ] {
+        let refused = client.error("sandbox-create", &arguments);
+        assert!(refused.starts_with("Error: "), "{refused}");
+    }
+    // A branch of that name would be a directory of its own.
+    lives.git(&["branch", "cofferdam"]);
+    let blocked = client.error("sandbox-create", &json!({"name": "two"}));
+    assert!(blocked.contains("cofferdam"), "{blocked}");
+    lives.git(&["branch", "-D", "cofferdam"]);
+    assert_eq!(lives.git(&["for-each-ref"]), before);
+    drop(client);
+    lives.expect_clean();
+}
+
+/// Half a message, one that is none, one with nonsense for a tool, and a client that is gone: the next one finds everything as it was.
+#[test]
+fn a_client_that_goes_wrong_harms_nothing() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    for nonsense in [
+        json!("text"),
+        json!({"jsonrpc": "2.0"}),
+        json!([1, 2]),
+        json!({"jsonrpc": "2.0", "method": "no/such"}),
+    ] {
+        client.say(&nonsense);
+    }
+    for (tool, arguments) in [
+        ("sandbox-exec", json!({"sandbox": "one"})),
+        ("sandbox-exec", json!({"sandbox": "one", "command": 7})),
+        (
+            "sandbox-exec",
+            json!({"sandbox": "one", "command": "true", "directory": "/no/such"}),
+        ),
+        (
+            "sandbox-exec",
+            json!({"sandbox": "one", "program": ["no-such"]}),
+        ),
+        ("sandbox-read", json!({"sandbox": "one", "path": "a\u{0}b"})),
+        (
+            "sandbox-read",
+            json!({"sandbox": "one", "path": "/proc/self/mem"}),
+        ),
+        (
+            "sandbox-write",
+            json!({"sandbox": "one", "path": "/etc/passwd", "content": ""}),
+        ),
+        (
+            "sandbox-write",
+            json!({"sandbox": "one", "path": ".", "content": ""}),
+        ),
+        ("sandbox-glob", json!({"sandbox": "one", "pattern": "[a"})),
+        ("sandbox-grep", json!({"sandbox": "one", "pattern": "(a"})),
+        ("sandbox-output", json!({"sandbox": "one", "id": "9.9"})),
+        ("sandbox-ls", json!({"sandbox": "one", "path": "README.md"})),
+    ] {
+        let refused = client.error(tool, &arguments);
+        assert!(
+            refused.starts_with("Error: "),
+            "{tool} {arguments}: {refused}"
+        );
+    }
+    // A slow call holds up nobody else.
+    client.say(
+        &json!({"jsonrpc": "2.0", "id": 900, "method": "tools/call", "params": {
+        "name": "sandbox-exec", "arguments": {"sandbox": "one", "command": "sleep 100"}}}),
+    );
+    client.tool(
+        "sandbox-read",
+        &json!({"sandbox": "one", "path": "README.md"}),
+    );
+    client.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 900}}));
+    let began = client.tool(
+        "sandbox-exec",
+        &json!({"sandbox": "one", "command": "sleep 0.5; echo late > late", "background": true}),
+    );
+    assert!(began.contains("it runs in the background"), "{began}");
+    client.vanish();
+    let mut other = Client::start(&lives);
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    let next = other.tool(
+        "sandbox-exec",
+        &json!({"sandbox": "one", "command": "cat late"}),
+    );
+    assert!(next.starts_with("late\n[exit code 0]\n[commit"), "{next}");
+    drop(other);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// Two agents with one sandbox each, and one that two have: every change is there once.
+#[test]
+fn two_clients_work_at_once() {
+    let lives = Lives::new();
+    let mut clients = [Client::start(&lives), Client::start(&lives)];
+    clients[0].tool("sandbox-create", &json!({"name": "both"}));
+    std::thread::scope(|scope| {
+        for (number, client) in clients.iter_mut().enumerate() {
+            scope.spawn(move || {
+                for round in 0..5 {
+                    let path = format!("{number}-{round}");
+                    let write = json!({"sandbox": "both", "path": path, "content": "x\n"});
+                    client.tool("sandbox-write", &write);
+                    // And a line of the same file.
+                    let new = format!("{path}\nhello");
+                    let edit =
+                        json!({"sandbox": "both", "path": "README.md", "old": "hello", "new": new});
+                    client.tool("sandbox-edit", &edit);
+                }
+            });
+        }
+    });
+    let file = lives.git(&["show", "cofferdam/both:README.md"]);
+    assert_eq!(file.lines().count(), 11, "{file}");
+    let tree = lives.git(&["ls-tree", "--name-only", "cofferdam/both"]);
+    for path in (0..2).flat_map(|number| (0..5).map(move |round| format!("{number}-{round}"))) {
+        assert!(tree.lines().any(|line| line == path), "{path}: {tree}");
+    }
+    drop(clients);
+    lives
+        .cofferdam(&["delete", "--force", "both"])
+        .expect_code(0);
+}
+
+/// All of a repository, and all of all: what is none of ours is not asked.
+// covers: S4-UJ3, S4-FR2.2, S4-FR2.3, S4-AC2.2, S4-AC2.3
+#[test]
+fn all_are_paused_and_go_on() {
+    let lives = Lives::with("one", &["--network", "none"]);
+    lives.create("two", &["--network", "none"]);
+    let none = lives.cofferdam(&["resume", "--all-envs"]).expect_code(0);
+    assert_eq!(none.stderr, "no sandbox is paused\n");
+    let paused = lives.cofferdam(&["pause", "--all-envs"]).expect_code(0);
+    for name in ["one", "two"] {
+        assert!(
+            paused.stderr.contains(&format!("paused {name};")),
+            "{paused}"
+        );
+        assert_eq!(lives.state(name), "paused");
+    }
+    lives.cofferdam(&["resume", "one"]).expect_code(0);
+    // From anywhere.
+    let elsewhere = lives.home().clone();
+    let elsewhere = elsewhere.to_str().unwrap();
+    let paused = lives
+        .cofferdam(&["-C", elsewhere, "pause", "--all-repos"])
+        .expect_code(0);
+    assert!(paused.stderr.contains("paused one;"), "{paused}");
+    assert!(!paused.stderr.contains("two"), "{paused}");
+    lives
+        .cofferdam(&["-C", elsewhere, "resume", "--all-repos"])
+        .expect_code(0);
+    for name in ["one", "two"] {
+        assert_eq!(lives.state(name), "active");
+    }
+    for both in [&["pause", "one", "--all-envs"][..], &["pause"]] {
+        lives.cofferdam(both).expect_code(2);
+    }
+}
+
+/// Those of servers inside, and how one gets there.
+#[test]
+fn ports_are_told() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let none = lives.cofferdam(&["ports", "box"]).expect_code(0);
+    assert_eq!(none.stderr, "nothing in box listens on a TCP port\n");
+    let server = "use IO::Socket::INET; my $s = IO::Socket::INET->new(Listen => 1, LocalAddr => \"127.0.0.1:8123\") or die; print \"up\\n\"; sleep 100";
+    let id = lives.cofferdam(&["exec", "--detach", "box", "--", "perl", "-e", server]);
+    let id = id.expect_code(0).stdout.trim().to_owned();
+    let began = std::time::Instant::now();
+    while !lives.cofferdam(&["logs", "box", &id]).stdout.contains("up")
+        && began.elapsed().as_secs() < 20
+    {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let told = lives.cofferdam(&["ports", "box"]).expect_code(0).stdout;
+    assert!(told.contains("8123"), "{told}");
+    assert!(told.contains("cofferdam forward box 8123"), "{told}");
+    let told = lives.cofferdam(&["ports", "--json", "box"]).expect_code(0);
+    assert_eq!(told.stdout, "[{\"inside\":8123,\"host\":null}]\n");
+    let mut client = Client::start(&lives);
+    let told = client.tool("sandbox-ports", &json!({"sandbox": "box"}));
+    assert!(told.starts_with("8123: "), "{told}");
+}
+
+/// Each answer has an end, and says how to ask for the rest.
+#[test]
+fn every_answer_has_a_bound() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let at = |more: Value| {
+        let mut arguments = json!({"sandbox": "one"});
+        for (name, value) in more.as_object().unwrap() {
+            arguments[name] = value.clone();
+        }
+        arguments
+    };
+    let numbers: String = (1..=20_000).map(|number| format!("{number}\n")).collect();
+    let ran = client.tool("sandbox-exec", &at(json!({"command": "seq 20000"})));
+    assert!(ran.len() < 32_000, "{}", ran.len());
+    assert!(ran.starts_with("1\n2\n") && ran.contains("19999\n20000\n[exit code 0]"));
+    let id = ran.split("with the id ").nth(1).unwrap();
+    let id = id.split(' ').next().unwrap();
+    let (mut whole, mut offset) = (String::new(), 0);
+    while offset < numbers.len() {
+        let part = client.ask(
+            "tools/call",
+            &json!({"name": "sandbox-output", "arguments": at(json!({"id": id, "offset": offset}))}),
+        );
+        let part = &part["structuredContent"];
+        whole.push_str(part["output"].as_str().unwrap());
+        offset = usize::try_from(part["next"].as_u64().unwrap()).unwrap();
+    }
+    assert_eq!(whole, numbers);
+    client.tool(
+        "sandbox-exec",
+        &at(json!({"command": "seq 20000 > numbers; mkdir many; cd many; seq 1200 | xargs touch"})),
+    );
+    let read = client.tool("sandbox-read", &at(json!({"path": "numbers"})));
+    assert!(read.ends_with(
+        "1999\n2000\n[lines 1 to 2000 of 20000: ask for others with `first_line` and `lines`]\n"
+    ));
+    let more = at(json!({"path": "numbers", "first_line": 19_999}));
+    assert!(
+        client
+            .tool("sandbox-read", &more)
+            .starts_with("19999\n20000\n")
+    );
+    let listed = client.tool("sandbox-ls", &at(json!({"path": "many"})));
+    assert!(listed.contains("there are more than 1000"), "{listed}");
+    let found = client.tool("sandbox-glob", &at(json!({"pattern": "many/*"})));
+    assert!(found.contains("there are more than 1000"), "{found}");
+    let lines = client.tool("sandbox-grep", &at(json!({"pattern": "1"})));
+    assert!(
+        lines.contains("there are more") && lines.len() < 60_000,
+        "{lines}"
+    );
+    let diff = client.tool("sandbox-diff", &at(json!({})));
+    assert!(
+        diff.len() < 60_000 && diff.contains("bytes more: ask with the offset"),
+        "{diff}"
+    );
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// What a person made for their own checkout is not an agent's to change.
+#[test]
+fn one_that_works_in_a_checkout_is_only_looked_at() {
+    let lives = Lives::with("theirs", &["--head", "--network", "none"]);
+    let mut client = Client::start(&lives);
+    for (tool, more) in [
+        ("sandbox-exec", json!({"command": "true"})),
+        ("sandbox-write", json!({"path": "x", "content": "x"})),
+        (
+            "sandbox-edit",
+            json!({"path": "README.md", "old": "hello", "new": "x"}),
+        ),
+    ] {
+        let mut arguments = json!({"sandbox": "theirs"});
+        for (name, value) in more.as_object().unwrap() {
+            arguments[name] = value.clone();
+        }
+        let refused = client.error(tool, &arguments);
+        assert!(
+            refused.contains("works in a checkout of its user's"),
+            "{refused}"
+        );
+    }
+    let read = json!({"sandbox": "theirs", "path": "README.md"});
+    assert_eq!(client.tool("sandbox-read", &read), "hello\n");
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "theirs"])
+        .expect_code(0);
+}
+
+/// What is to be written is shown first, and written for whoever says so.
+#[test]
+fn a_clients_file_gets_the_entry() {
+    let lives = Lives::new();
+    let shown = lives
+        .cofferdam(&["mcp", "install", "claude-code"])
+        .expect_code(1);
+    assert!(shown.stdout.contains("+    \"cofferdam\": {\n"), "{shown}");
+    assert!(shown.stderr.contains("write it with `--yes`"), "{shown}");
+    let file = lives.repository().join(".mcp.json");
+    assert!(!file.exists());
+    lives
+        .cofferdam(&["mcp", "install", "claude-code", "--yes"])
+        .expect_code(0);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let read: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(read["mcpServers"]["cofferdam"]["args"], json!(["mcp"]));
+    let again = lives
+        .cofferdam(&["mcp", "install", "claude-code"])
+        .expect_code(0);
+    assert!(again.stderr.contains("has it already"), "{again}");
+    lives
+        .cofferdam(&["mcp", "install", "codex", "--yes"])
+        .expect_code(0);
+    let text = std::fs::read_to_string(lives.home().join(".codex/config.toml")).unwrap();
+    assert!(text.starts_with("[mcp_servers.cofferdam]\n"), "{text}");
+    // What cannot be read is not written over.
+    lives.write(".mcp.json", "{");
+    let refused = lives
+        .cofferdam(&["mcp", "install", "claude-code", "--yes"])
+        .expect_code(1);
+    assert!(refused.stderr.contains("cannot be changed"), "{refused}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "{");
+}
+
+/// What git itself is in the middle of is not committed over, and what is in the way is named.
+#[test]
+fn a_merge_that_is_under_way_is_left_alone() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let run = |client: &mut Client, command: &str| {
+        client.tool(
+            "sandbox-exec",
+            &json!({"sandbox": "one", "command": command}),
+        )
+    };
+    let conflict = "git switch -qc side && echo side > README.md && git commit -qam side && \
+        git switch -q cofferdam/one && echo ours > README.md && git commit -qam ours; git merge side";
+    let said = run(&mut client, conflict);
+    assert!(
+        said.contains("a merge or a rebase is under way inside"),
+        "{said}"
+    );
+    let status = run(&mut client, "git status --porcelain");
+    assert!(status.starts_with("UU README.md\n"), "{status}");
+    let over = run(
+        &mut client,
+        "git merge --abort; touch .git/index.lock 2>/dev/null || touch $(git rev-parse --git-dir)/index.lock; echo x > x",
+    );
+    assert!(
+        over.contains("index.lock; where none runs any more"),
+        "{over}"
+    );
+    let over = run(&mut client, "rm $(git rev-parse --git-dir)/index.lock");
+    assert!(over.contains("sandbox-exec: x]"), "{over}");
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// A link on the way is followed as it is inside, and what is behind it is what changes.
+#[test]
+fn links_lead_where_they_lead_inside() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let links = "mkdir -p other/deep && echo right > other/x && echo wrong > x && ln -s ../x other/deep/l && ln -s other/deep dir && ln -s nowhere gone";
+    client.tool("sandbox-exec", &json!({"sandbox": "one", "command": links}));
+    let read = json!({"sandbox": "one", "path": "dir/l"});
+    assert_eq!(client.tool("sandbox-read", &read), "right\n");
+    let edit = json!({"sandbox": "one", "path": "dir/l", "old": "right", "new": "changed"});
+    client.tool("sandbox-edit", &edit);
+    let seen = client.tool(
+        "sandbox-exec",
+        &json!({"sandbox": "one", "command": "cat other/x x; readlink dir other/deep/l"}),
+    );
+    assert_eq!(seen, "changed\nwrong\nother/deep\n../x\n[exit code 0]\n");
+    let gone = client.error(
+        "sandbox-write",
+        &json!({"sandbox": "one", "path": "gone", "content": "x"}),
+    );
+    assert!(gone.contains("it is a link that leads nowhere"), "{gone}");
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
