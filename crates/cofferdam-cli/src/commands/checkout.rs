@@ -36,6 +36,9 @@ pub(crate) async fn run(
     let branch = &arguments.branch;
     let shelved = Box::pin(provision(&caller, &repository, branch)).await?;
     drop(turn);
+    if let Some(line) = shelved.newness(branch) {
+        output::note(&format!("note: {}\n", printable_line(&line)));
+    }
     output::data(&format!(
         "{}\n",
         printable_line(&shelved.directory.to_string_lossy())

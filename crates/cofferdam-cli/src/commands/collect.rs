@@ -6,8 +6,10 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::session::Landing;
 use cofferdam::session::living as lives;
+use cofferdam::session::manage;
 
 use super::dev;
+use super::here::target;
 use super::living::{self, Sandboxes};
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -42,8 +44,14 @@ pub(crate) async fn run(
             let own = named.record().branch_text();
             let provider = named.provider(caller)?;
             dev::take_logins(caller, &named, &provider).await;
+            let id = named.id().to_string();
             let collection = lives::collect(caller, named, &provider).await?;
-            let (landing, commits) = (&collection.landing, &collection.commits);
+            let commits = &collection.commits;
+            let before = match collection.landing {
+                Landing::Nothing => still_kept(id, environment, interrupt).await,
+                _ => None,
+            };
+            let landing = before.as_ref().unwrap_or(&collection.landing);
             output::data(&match landing {
                 Landing::Nothing => format!(
                     "{} {name} has no new commit\n",
@@ -53,7 +61,9 @@ pub(crate) async fn run(
             })?;
             living::beside(name.as_str(), &collection);
             let next = match landing {
-                Landing::Kept { .. } if landing.is_to_be_looked_at() => {
+                Landing::Kept { .. }
+                    if landing.is_to_be_looked_at() || landing.has_failed_checks() =>
+                {
                     summary::after_merge(landing, name.as_str(), false)
                 }
                 Landing::Landed { .. } | Landing::Kept { .. } => {
@@ -80,4 +90,14 @@ pub(crate) async fn run(
     } else {
         code
     })
+}
+
+/// What waits since it came home before. Whoever cannot be asked says nothing of it.
+async fn still_kept(
+    id: String,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Option<Landing> {
+    let kept = manage::still_kept(&target(id, environment, interrupt)).await;
+    kept.ok().flatten()
 }

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use cofferdam::session::living as lives;
+use cofferdam::session::living::{self as lives, Collection};
 use cofferdam::session::manage::{self, DeleteOptions, SandboxRef};
-use cofferdam::session::{Caller, SessionError};
+use cofferdam::session::{Caller, Landing, SessionError};
 use cofferdam::text::printable_line;
 
 use super::dev;
@@ -15,7 +15,7 @@ use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
 use crate::ui::shell::shell_word;
-use crate::ui::{output, recovered};
+use crate::ui::{output, recovered, summary};
 
 /// Delete sandboxes; what they committed can be brought back for 30 days
 #[derive(Debug, Args)]
@@ -167,7 +167,17 @@ async fn end(
         Err(SessionError::Collect { .. }) if options.purge => {
             lives::end(&caller, &named, &provider).await?;
         }
-        done => done?,
+        done => came_home(name, &done?, environment),
     }
     Ok(true)
+}
+
+/// What moved by it.
+fn came_home(name: &str, collection: &Collection, environment: &Environment) {
+    let (landing, commits) = (&collection.landing, &collection.commits);
+    if !commits.is_empty() || !matches!(landing, Landing::Nothing) {
+        let colour = environment.colour.on_stderr();
+        output::note(&summary::merged(landing, commits, colour));
+    }
+    living::beside(name, collection);
 }

@@ -20,7 +20,7 @@ use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
 use crate::ui::live::{Live, Mode, Stream};
 use crate::ui::shell::shell_word;
-use crate::ui::steps::{Narrator, Verbosity};
+use crate::ui::steps::{self, Narrator, Verbosity};
 use crate::ui::{human, output, summary};
 
 /// Who works in a sandbox notices when it stands still for so long.
@@ -29,8 +29,8 @@ const NOTICED: Duration = Duration::from_secs(1);
 /// Those that a command is about.
 #[derive(Debug, Args)]
 pub(super) struct Sandboxes {
-    /// The sandboxes, as `cofferdam list` names them
-    #[arg(required = true, value_name = "SANDBOX")]
+    /// The sandboxes, as `cofferdam list` names them, or paths of checkouts for their dev sandboxes, such as `.`
+    #[arg(required = true, value_name = "SANDBOX|PATH")]
     pub(super) names: Vec<String>,
 }
 
@@ -38,8 +38,8 @@ pub(super) struct Sandboxes {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("which").required(true).args(["names", "all_envs", "all_repos"]))]
 pub(super) struct Many {
-    /// The sandboxes, as `cofferdam list` names them
-    #[arg(value_name = "SANDBOX", conflicts_with_all = ["all_envs", "all_repos"])]
+    /// The sandboxes, as `cofferdam list` names them, or paths of checkouts for their dev sandboxes, such as `.`
+    #[arg(value_name = "SANDBOX|PATH", conflicts_with_all = ["all_envs", "all_repos"])]
     names: Vec<String>,
 
     /// All of this repository
@@ -370,6 +370,11 @@ pub(super) fn kept_beside(references: &[String]) {
 
 /// What is to be said of a collecting beside its commits.
 pub(super) fn beside(name: &str, collection: &Collection) {
+    if let Some(printed) = &collection.failed_check {
+        for line in steps::around(printed) {
+            output::note(&format!("  {line}\n"));
+        }
+    }
     for note in &collection.notes {
         output::note(&format!("note: {}\n", printable_line(note)));
     }

@@ -37,8 +37,8 @@ const LINE: usize = 64 << 10;
 /// nothing in it is obeyed; else it comes as it is.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, as `cofferdam list` names it
-    #[arg(value_name = "SANDBOX")]
+    /// The sandbox, as `cofferdam list` names it, or the path of a checkout for its dev sandbox, such as `.`
+    #[arg(value_name = "SANDBOX|PATH")]
     name: String,
 
     /// Which program, as `cofferdam exec --detach` named it, or `run`

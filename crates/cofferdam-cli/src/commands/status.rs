@@ -31,8 +31,8 @@ use crate::ui::{facts, human, json, output};
 /// Say how a sandbox is: its state, its branch, what came home, what runs in it; of one that ended, how, and what can be done
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, as `cofferdam list` names it
-    #[arg(value_name = "SANDBOX")]
+    /// The sandbox, as `cofferdam list` names it, or the path of a checkout for its dev sandbox, such as `.`
+    #[arg(value_name = "SANDBOX|PATH")]
     name: String,
 
     /// One object
@@ -52,6 +52,8 @@ struct Status<'a> {
     commits: &'a [CommitLine],
     /// References with commits that are home and on no branch.
     beside: &'a [String],
+    /// Why commits that came home last are kept beside their branch, or were refused; nothing where none are.
+    held_back: Option<String>,
     /// What its branch was at when commits came home last, and when that was; nothing before.
     landed: Option<&'a str>,
     landed_at: Option<Timestamp>,
@@ -187,16 +189,20 @@ pub(crate) async fn run(
     }
     let target = target(record.id.to_string(), environment, interrupt);
     let shown = manage::log(&target).await.ok();
+    let held_back = shown
+        .as_ref()
+        .and_then(|one| one.refused.as_ref().or(one.kept.as_ref()));
+    let held_back = held_back.cloned();
     let (commits, beside) = shown.map(|one| (one.what, one.beside)).unwrap_or_default();
     output::data(&if arguments.json {
         json::line(&told_as_json(
             &record,
             &told,
-            (&commits, &beside),
+            (&commits, &beside, held_back.as_ref()),
             environment,
         ))?
     } else {
-        render(&record, &told, &commits, environment)
+        render(&record, &told, (&commits, held_back.as_ref()), environment)
     })?;
     if !arguments.json {
         living::kept_beside(&beside);
@@ -299,7 +305,7 @@ fn landed(record: &Record) -> String {
 fn told_as_json<'a>(
     record: &'a Record,
     told: &'a Told,
-    (commits, beside): (&'a [CommitLine], &'a [String]),
+    (commits, beside, held_back): (&'a [CommitLine], &'a [String], Option<&String>),
     environment: &Environment,
 ) -> Status<'a> {
     let programs = told.programs.iter().filter(|one| one.ended.is_none());
@@ -307,10 +313,11 @@ fn told_as_json<'a>(
         id: record.id.to_string(),
         name: &record.name,
         state: told.state,
-        branch: record.branch_text(),
+        branch: record.working_branch_text(),
         base: record.base.as_str(),
         commits,
         beside,
+        held_back: held_back.cloned(),
         landed: record.landed.as_ref().map(Oid::as_str),
         landed_at: record.landed_at,
         uncollected: told.uncollected,
@@ -367,7 +374,7 @@ fn workdir(record: &Record, environment: &Environment) -> Option<PathBuf> {
 fn render(
     record: &Record,
     told: &Told,
-    commits: &[CommitLine],
+    (commits, held_back): (&[CommitLine], Option<&String>),
     environment: &Environment,
 ) -> String {
     let colour = environment.colour.on_stdout();
@@ -407,12 +414,15 @@ fn render(
     let mut lines = vec![
         ("name", name.to_string()),
         ("state", state),
-        ("branch", printable_line(&record.branch_text())),
+        ("branch", printable_line(&record.working_branch_text())),
         ("base", record.base.short().to_owned()),
         ("commits", facts::commits(commits, colour)),
         ("home", landed(record)),
         ("new", new),
     ];
+    if let Some(why) = held_back {
+        lines.push(("held back", printable_line(why)));
+    }
     // What lies in a checkout that it shares is its user's as well.
     if record.mode.owns_files() || record.worktree.is_some() {
         lines.push(("changes", changes));

@@ -24,8 +24,8 @@ use crate::ui::{human, output};
 /// lives on and runs.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandboxes, as `cofferdam list` names them
-    #[arg(value_name = "SANDBOX")]
+    /// The sandboxes, as `cofferdam list` names them, or paths of checkouts for their dev sandboxes
+    #[arg(value_name = "SANDBOX|PATH")]
     names: Vec<String>,
 
     /// Send every file again

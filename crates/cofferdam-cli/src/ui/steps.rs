@@ -350,6 +350,12 @@ fn ends(mut lines: Vec<Line>) -> Vec<Line> {
     lines
 }
 
+/// The first lines and the last ones of what a program printed.
+pub(crate) fn around(text: &str) -> impl Iterator<Item = String> {
+    let lines = ends(text_lines(Kind::Detail, text));
+    lines.into_iter().map(|line| line.text)
+}
+
 fn text_lines(kind: Kind, text: &str) -> Vec<Line> {
     let text = text.strip_suffix('\n').unwrap_or(text);
     if text.is_empty() {

@@ -28,16 +28,27 @@ fn commit(path: &str) -> String {
 fn what_comes_home_is_checked_as_the_configuration_says_now() {
     let lives = Lives::new();
     lives.cofferdam(&["start"]).expect_code(0);
-    lives.configure("gate: {checks: [{cmd: ls | grep -q ^pas}]}\n");
+    lives.configure("gate: {checks: [{cmd: echo none; ls | grep -q ^pas}]}\n");
     let left = lives.exec("dev", &commit("one")).expect_code(0);
     assert!(
-        left.stderr.contains("the check `ls | grep -q ^pas` failed"),
+        left.stderr
+            .contains("the check `echo none; ls | grep -q ^pas` failed"),
         "{left}"
     );
+    assert!(left.stderr.contains("\n  none\n"), "{left}");
     assert_eq!(subjects(&lives), "start");
+    let held_back = || {
+        let status = lives.cofferdam(&["status", "dev"]).expect_code(0);
+        status.stdout.contains("held back") && status.stdout.contains("echo none")
+    };
+    assert!(held_back());
+    let collected = lives.cofferdam(&["collect", "dev"]).expect_code(1);
+    let next = "`cofferdam merge --no-checks dev` if that is what you want";
+    assert!(collected.stdout.contains(next), "{collected}");
     // It works on meanwhile, and what succeeds is home.
     lives.exec("dev", &commit("passes")).expect_code(0);
     assert_eq!(subjects(&lives), "passes\none\nstart");
+    assert!(!held_back());
 
     lives.configure("protect: [ci]\n");
     let refused = lives.exec("dev", &commit("ci/new")).expect_code(0);
@@ -221,12 +232,8 @@ fn a_new_image_keeps_what_it_was_made_with() {
     }
 }
 
-/// Whoever throws a sandbox away checks nothing: what was to be checked by then is on no branch, and is not lost.
-// covers: S3-63
-#[test]
-fn what_is_deleted_by_force_lands_nowhere_unchecked() {
-    let lives = Lives::new();
-    lives.cofferdam(&["start"]).expect_code(0);
+/// What nobody has left yet.
+fn commit_in_the_background(lives: &Lives) {
     let script = format!("{} && echo committed", commit("work"));
     let left = lives.cofferdam(&["exec", "--detach", "dev", "--", "sh", "-c", &script]);
     let id = left.expect_code(0).stdout.trim().to_owned();
@@ -238,6 +245,27 @@ fn what_is_deleted_by_force_lands_nowhere_unchecked() {
     {
         assert!(Instant::now() < until);
     }
+}
+
+/// A commit that comes home by a delete moves the branch that is checked out, and that is said.
+#[test]
+fn a_delete_says_what_it_brings_home() {
+    let lives = Lives::new();
+    lives.cofferdam(&["start"]).expect_code(0);
+    commit_in_the_background(&lives);
+    let deleted = lives.cofferdam(&["delete", "dev"]).expect_code(0);
+    assert!(deleted.stderr.contains("main"), "{deleted}");
+    assert!(deleted.stderr.contains(" work\n"), "{deleted}");
+    assert_eq!(subjects(&lives), "work\nstart");
+}
+
+/// Whoever throws a sandbox away checks nothing: what was to be checked by then is on no branch, and is not lost.
+// covers: S3-63
+#[test]
+fn what_is_deleted_by_force_lands_nowhere_unchecked() {
+    let lives = Lives::new();
+    lives.cofferdam(&["start"]).expect_code(0);
+    commit_in_the_background(&lives);
     let before = lives.git(&["rev-parse", "main"]);
     lives.configure("gate: {checks: [{cmd: 'false'}]}\n");
     lives
@@ -253,18 +281,28 @@ fn what_is_deleted_by_force_lands_nowhere_unchecked() {
 #[test]
 fn a_branch_is_whole_again_when_it_is_started() {
     let lives = Lives::new();
-    lives
+    let made = lives
         .cofferdam(&["start", "--branch", "two"])
         .expect_code(0);
+    let is_new = "two is a new branch, from main: no branch had that name here or at the origin";
+    assert!(made.stderr.contains(is_new), "{made}");
+    for command in [&["list"][..], &["status", "dev-two"]] {
+        let shown = lives.cofferdam(command).expect_code(0).stdout;
+        assert!(
+            shown.contains(" two\n") || shown.contains(" two "),
+            "{shown}"
+        );
+    }
     let exec =
         |script: &str| lives.cofferdam(&["exec", "--branch", "two", "--", "sh", "-c", script]);
     let place = "/repo-shelf/worktrees/two";
     assert_eq!(exec("pwd").expect_code(0).stdout, format!("{place}\n"));
     exec(&format!("cd / && rm -rf {place}")).expect_code(0);
     lives.cofferdam(&["stop", "--branch", "two"]).expect_code(0);
-    lives
+    let started = lives
         .cofferdam(&["start", "--branch", "two"])
         .expect_code(0);
+    assert!(!started.stderr.contains("new branch"), "{started}");
     let seen = exec("git branch --show-current; cat README.md").expect_code(0);
     assert_eq!(seen.stdout, "two\nhello\n");
     let named = lives.cofferdam(&["exec", "dev-two", "--branch", "two", "--", "true"]);

@@ -227,14 +227,25 @@ fn what_is_pushed_is_checked() {
     let lives = Lives::new();
     let config = lives.home().join(".cofferdam/config.yaml");
     std::fs::create_dir_all(config.parent().unwrap()).unwrap();
-    write_private(&config, b"gate:\n  checks:\n    - cmd: test ! -e bad\n").unwrap();
+    write_private(
+        &config,
+        b"gate:\n  checks:\n    - cmd: if ls | grep -q ^ba; then echo because of it; exit 3; fi\n",
+    )
+    .unwrap();
     lives.git(&["branch", "feature"]);
     lives
         .cofferdam(&["start", "--branch", "feature"])
         .expect_code(0);
     let bad = "touch bad; git add -A; git commit -qm bad; git push host feature";
-    let why = ["its checks did not succeed", "test ! -e bad"];
+    let why = [
+        "its checks did not succeed",
+        "grep -q ^ba",
+        "host: because of it\n",
+    ];
     refused(&lives, bad, &why);
+    // Whoever pushes merges nothing.
+    let again = lives.exec(FEATURE, "git push host feature").expect_code(1);
+    assert!(!again.stderr.contains("--no-checks"), "{again}");
     let good = "git rm -q bad; git commit -qm good; git push host feature";
     lives.exec(FEATURE, good).expect_code(0);
     assert_eq!(subject(&lives, "feature"), "good");

@@ -362,7 +362,10 @@ fn it_is_the_same_in_containers() {
         let read = client.tool("sandbox-read", &json!({"sandbox": "one", "path": "a/b"}));
         assert_eq!(read, "one\n2\n", "{engine}");
         let tree = ["ls-tree", "-r", "--name-only", "cofferdam/one"];
-        assert_eq!(world.environment.git(&tree), "a/b\nmade\nrun.sh\nsrc/lib.txt");
+        assert_eq!(
+            world.environment.git(&tree),
+            "a/b\nmade\nrun.sh\nsrc/lib.txt"
+        );
         // No directory of the checkout is in it: what is mounted is ours.
         let mounts = containers::own(
             engine,

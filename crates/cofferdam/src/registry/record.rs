@@ -354,4 +354,11 @@ impl Record {
             .as_ref()
             .map_or_else(|| "HEAD".to_owned(), ToString::to_string)
     }
+
+    /// The branch that whoever works in it stands on: that of a working tree on the shelf, else as [`Self::branch_text`] says.
+    pub fn working_branch_text(&self) -> String {
+        let dev = self.dev.as_ref();
+        let on_shelf = dev.and_then(|dev| dev.branch.as_ref());
+        on_shelf.map_or_else(|| self.branch_text(), ToString::to_string)
+    }
 }

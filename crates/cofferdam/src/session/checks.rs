@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -90,7 +90,8 @@ impl Checks {
         })
     }
 
-    async fn attempt(
+    /// See [`Judge::judge`].
+    pub(super) async fn attempt(
         &self,
         repo: &Repository,
         record: &Record,
@@ -303,6 +304,36 @@ impl Judge for Checks {
     }
 }
 
+/// What the check that failed last has printed, for whoever does not listen while it runs.
+#[derive(Debug, Default)]
+pub(super) struct FailedCheck(Arc<Mutex<Option<String>>>);
+
+impl FailedCheck {
+    /// A sink that hears it too.
+    pub(super) fn beside(&self, sink: &EventSink) -> EventSink {
+        let (heard, sink) = (Arc::clone(&self.0), sink.clone());
+        EventSink::new(move |event| {
+            if let Event::HookFinished {
+                point: HookPoint::Check,
+                exit,
+                output,
+                ..
+            } = event
+                && !exit.success()
+            {
+                let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+                *heard = Some(output.clone());
+            }
+            sink.emit(event);
+        })
+    }
+
+    pub(super) fn output(&self) -> Option<String> {
+        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.clone()
+    }
+}
+
 /// Those that the configuration has for every sandbox.
 fn limits_of(config: &Merged) -> Limits {
     let mut limits = Limits::default();
@@ -319,7 +350,7 @@ fn limits_of(config: &Merged) -> Limits {
 
 /// Why commits are not merged.
 #[derive(Debug, thiserror::Error)]
-enum Failed {
+pub(super) enum Failed {
     #[error("the check `{}` failed: {}", .0.command, .0.reason.lines().next().unwrap_or_default())]
     Command(HookError),
     #[error("`{path}`, which the check `{label}` names, is another file in the commits")]
@@ -332,6 +363,18 @@ enum Failed {
     Cancelled,
     #[error("they were not checked: {0}")]
     Made(RunErrorKind),
+}
+
+impl Failed {
+    /// The first lines and the last ones of what the command has printed.
+    pub(super) fn printed(&self) -> impl Iterator<Item = &str> {
+        let reason = match self {
+            Self::Command(error) => error.reason.as_str(),
+            _ => "",
+        };
+        // How it ended is the first one.
+        reason.lines().skip(1)
+    }
 }
 
 impl<T: Into<RunErrorKind>> From<T> for Failed {

@@ -71,7 +71,16 @@ fn lines(state: &Path) -> Vec<String> {
     };
     let text = read().unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
-    text.lines().map(printable_line).collect()
+    text.lines().map(with_its_time).collect()
+}
+
+/// The seconds that a line begins with as a person reads them.
+fn with_its_time(line: &str) -> String {
+    let time = line.split_once(' ').and_then(|(seconds, rest)| {
+        let at = jiff::Timestamp::from_second(seconds.parse().ok()?).ok()?;
+        Some(format!("{at} {rest}"))
+    });
+    printable_line(time.as_deref().unwrap_or(line))
 }
 
 /// The file itself, where it is one.

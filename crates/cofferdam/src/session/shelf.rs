@@ -71,6 +71,18 @@ pub struct Shelved {
     pub tip: Oid,
     /// Where that comes from, as messages name it.
     pub from: String,
+    /// No branch had the name, here, at the origin or on the shelf.
+    pub is_new: bool,
+}
+
+impl Shelved {
+    /// What somebody who mistyped a name wants to know; nothing where the branch was there before.
+    pub fn newness(&self, branch: &BranchName) -> Option<String> {
+        let from = &self.from;
+        self.is_new.then(|| {
+            format!("{branch} is a new branch, from {from}: no branch had that name here or at the origin")
+        })
+    }
 }
 
 /// Sees to it that a branch has its working tree on the shelf of this checkout: one that is there stays as it is. It starts at the
@@ -89,7 +101,12 @@ pub async fn provision(
         identity::user_config(repository, user, &caller.cancel),
         repository.origin(&caller.cancel),
     )?;
-    let (tip, from) = start;
+    let Start {
+        tip,
+        from,
+        is_known,
+    } = start;
+    let is_new = !is_known && !Noted::read(&volume, List::Brought)?.has(branch);
     let vault = Vault::open(&caller.home, repository)?;
     let exported = vault.export(repository, &tip, &caller.cancel).await?;
     let directory = dev::worktree(branch);
@@ -169,6 +186,7 @@ pub async fn provision(
         directory,
         tip,
         from,
+        is_new,
     })
 }
 
@@ -286,12 +304,20 @@ async fn write(
     Ok(())
 }
 
-/// The commit from which it goes on, and the name of what has that.
+/// The commit from which it goes on.
+struct Start {
+    tip: Oid,
+    /// The name of what has that.
+    from: String,
+    /// That is a branch of its name.
+    is_known: bool,
+}
+
 async fn start(
     repository: &Repository,
     branch: &BranchName,
     caller: &Caller,
-) -> Result<(Oid, String), GitError> {
+) -> Result<Start, GitError> {
     let remote = format!("refs/remotes/origin/{branch}");
     let known = [
         (branch.full(), branch.to_string()),
@@ -299,9 +325,17 @@ async fn start(
     ];
     for (reference, shown) in known {
         if let Some(tip) = repository.resolve(&reference, &caller.cancel).await? {
-            return Ok((tip, shown));
+            return Ok(Start {
+                tip,
+                from: shown,
+                is_known: true,
+            });
         }
     }
     let head = &repository.head;
-    Ok((head.commit().clone(), head.branch_text()))
+    Ok(Start {
+        tip: head.commit().clone(),
+        from: head.branch_text(),
+        is_known: false,
+    })
 }

@@ -15,7 +15,7 @@ use crate::names::SandboxId;
 use crate::registry::{Owned, Record};
 use crate::sandbox::{BindMountProvider, Sandbox, SandboxError};
 use crate::session::check_plan::CheckPlan;
-use crate::session::checks::Checks;
+use crate::session::checks::{Checks, FailedCheck};
 use crate::session::collect::{Collected, Collector, Reaches, Source};
 use crate::session::configured::effective;
 use crate::session::emitter::Emitter;
@@ -37,6 +37,8 @@ pub struct Collection {
     pub taken: Vec<PathBuf>,
     /// What the gate noticed and let pass, and whatever else was to be said, in words.
     pub notes: Vec<String>,
+    /// What a check of the configuration that failed has printed: both streams as they came, of very much its beginning and its end.
+    pub failed_check: Option<String>,
     /// The sandbox could not be stopped for the moment it takes, and was ended.
     pub ended: bool,
     /// How long its programs stood still for it; nothing where none ran.
@@ -172,8 +174,11 @@ pub(super) async fn gather(
     let events = Emitter::sink(told.beside(&caller.events));
     let author = config.identity.as_ref().unwrap_or(&fallback);
     let plan = bring_up(caller, named, turn).await?;
+    let failed = FailedCheck::default();
+    let mut checked = caller.clone();
+    checked.events = failed.beside(&told.beside(&caller.events));
     let judge = Resuming {
-        checks: Checks::new(caller.clone()),
+        checks: Checks::new(checked),
         sandbox: sandbox.filter(|_| !plan.is_nothing()),
     };
     // Whoever only looks waits for no checks.
@@ -231,6 +236,7 @@ pub(super) async fn gather(
         beside: collected.beside,
         taken: collected.taken.paths,
         notes,
+        failed_check: failed.output(),
         ended: false,
         still: Duration::ZERO,
         checkout: collected.checkout,

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::collect::{bring_up, gather, holds_uncommitted};
+use super::collect::{Collection, bring_up, gather, holds_uncommitted};
 use super::life::{halt, turn};
 use super::stop::turn_to_end;
 use super::{Named, Session, SessionError};
@@ -40,7 +40,7 @@ pub async fn end_if_safe(
     caller: &Caller,
     named: &Named,
     provider: &dyn BindMountProvider,
-) -> Result<(), SessionError> {
+) -> Result<Collection, SessionError> {
     named.check(provider)?;
     let mut turn = turn(caller, named).await?;
     // Without them nobody can say whether something was uncommitted there.
@@ -67,8 +67,9 @@ pub async fn end_if_safe(
         }
     }
     // What was frozen goes on when its connection ends here.
-    look(caller, named, &mut turn).await?;
-    close(caller, named, provider, turn).await
+    let collection = look(caller, named, &mut turn).await?;
+    close(caller, named, provider, turn).await?;
+    Ok(collection)
 }
 
 /// The words of a program, as far as they fit in a message.
@@ -118,7 +119,11 @@ async fn close(
     Ok(turn.save()?)
 }
 
-async fn look(caller: &Caller, named: &Named, turn: &mut Owned) -> Result<(), SessionError> {
+async fn look(
+    caller: &Caller,
+    named: &Named,
+    turn: &mut Owned,
+) -> Result<Collection, SessionError> {
     let collection = gather(caller, named, turn, (Reaches::WhileItLives, None)).await?;
     if matches!(collection.landing, Landing::Refused { .. }) {
         let risk = ManageError::KeptWork {
@@ -147,5 +152,5 @@ async fn look(caller: &Caller, named: &Named, turn: &mut Owned) -> Result<(), Se
         };
         return Err(Box::new(risk).into());
     }
-    Ok(())
+    Ok(collection)
 }

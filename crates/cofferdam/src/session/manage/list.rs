@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use super::show::waits;
 use super::tips::{beside, refs_of, tips_at};
 use super::{ManageError, applying, orphan};
 use crate::git::discovery::Start;
@@ -329,7 +330,7 @@ async fn summary(
         interrupted,
         lives_on,
         orphaned,
-        branch: record.branch_text(),
+        branch: record.working_branch_text(),
         ahead,
         half_merged,
         kept: match &applying {
@@ -387,10 +388,7 @@ async fn still_kept(
     };
     let has_files = collect::keeps_work(&home.sandbox(record.id));
     let waits = match &outcome.landing {
-        Landing::Kept { reference, .. } => match repo.resolve(&full(reference), cancel).await? {
-            Some(tip) => !repo.is_ancestor(&tip, repo.head.commit(), cancel).await?,
-            None => true,
-        },
+        Landing::Kept { reference, .. } => waits(repo, reference, cancel).await?,
         Landing::Refused { .. } => has_files,
         Landing::Nothing | Landing::Landed { .. } => false,
     };
@@ -399,15 +397,6 @@ async fn still_kept(
     }
     // What has a reference is told by that.
     Ok(outcome.beside.clone().filter(|_| has_files))
-}
-
-/// A landing names a branch as people do.
-fn full(reference: &str) -> String {
-    if reference.starts_with("refs/") {
-        reference.to_owned()
-    } else {
-        format!("refs/heads/{reference}")
-    }
 }
 
 /// Whether a stopped sandbox's worktree has uncommitted changes.

@@ -5,8 +5,9 @@ use super::{ManageError, SandboxRef};
 use crate::git::CommitLine;
 use crate::git::land::Landing;
 use crate::git::refs::{self, Own};
-use crate::git::{DiffStyle, Oid, Repository};
+use crate::git::{DiffStyle, GitError, Oid, Repository};
 use crate::registry::{Entry, Record};
+use tokio_util::sync::CancellationToken;
 
 /// What came home of a sandbox, as it is shown.
 #[derive(Debug, Clone)]
@@ -17,6 +18,8 @@ pub struct Shown<T> {
     pub beside: Vec<String>,
     /// Why the gate refused what its run committed last, and so it is not in it either.
     pub refused: Option<String>,
+    /// Why what came home last did not go where it should, as long as what is checked out has not got it.
+    pub kept: Option<String>,
 }
 
 /// The difference between the sandbox's base and its branch, control bytes escaped. Commits that are kept
@@ -33,6 +36,9 @@ pub async fn diff(target: &SandboxRef, style: DiffStyle) -> Result<Shown<String>
         what: text,
         beside,
         refused: refused(&entry.record),
+        kept: kept(&repo, &entry.record, &target.cancel)
+            .await?
+            .and_then(why),
     })
 }
 
@@ -65,14 +71,62 @@ pub async fn log(target: &SandboxRef) -> Result<Shown<Vec<CommitLine>>, ManageEr
         what: commits.await?,
         beside,
         refused: refused(&entry.record),
+        kept: kept(&repo, &entry.record, &target.cancel)
+            .await?
+            .and_then(why),
     })
 }
 
-fn refused(record: &Record) -> Option<String> {
-    match &record.outcome.as_ref()?.landing {
-        Landing::Refused { why, .. } => Some(why.clone()),
-        _ => None,
+/// What came home before, did not go where it should, and is not in what is checked out: [`Landing::Kept`].
+pub async fn still_kept(target: &SandboxRef) -> Result<Option<Landing>, ManageError> {
+    let (repo, entry) = target.find().await?;
+    let kept = kept(&repo, &entry.record, &target.cancel).await?;
+    Ok(kept.cloned())
+}
+
+async fn kept<'a>(
+    repo: &Repository,
+    record: &'a Record,
+    cancel: &CancellationToken,
+) -> Result<Option<&'a Landing>, GitError> {
+    let landing = record.outcome.as_ref().map(|outcome| &outcome.landing);
+    match landing {
+        Some(kept @ Landing::Kept { reference, .. }) if !kept.is_held_back() => {
+            let waits = waits(repo, reference, cancel).await?;
+            Ok(waits.then_some(kept))
+        }
+        _ => Ok(None),
     }
+}
+
+fn why(landing: &Landing) -> Option<String> {
+    match landing {
+        Landing::Kept { why, .. } | Landing::Refused { why, .. } => Some(why.clone()),
+        Landing::Nothing | Landing::Landed { .. } => None,
+    }
+}
+
+/// Whether what is checked out has not got what a landing kept there.
+pub(super) async fn waits(
+    repo: &Repository,
+    reference: &str,
+    cancel: &CancellationToken,
+) -> Result<bool, GitError> {
+    // A landing names a branch as people do.
+    let full = if reference.starts_with("refs/") {
+        reference.to_owned()
+    } else {
+        format!("refs/heads/{reference}")
+    };
+    match repo.resolve(&full, cancel).await? {
+        Some(tip) => Ok(!repo.is_ancestor(&tip, repo.head.commit(), cancel).await?),
+        None => Ok(true),
+    }
+}
+
+fn refused(record: &Record) -> Option<String> {
+    let landing = &record.outcome.as_ref()?.landing;
+    matches!(landing, Landing::Refused { .. }).then(|| why(landing))?
 }
 
 /// What can be shown. The commits of a dead run are in its own repository, and nobody reads that but the gate.

@@ -332,7 +332,10 @@ impl Making<'_> {
         if let Some(branch) = on_branch.filter(|_| !self.options.only_asked) {
             let shelved =
                 Box::pin(shelf::provision(self.caller, &self.plan.repository, branch)).await;
-            shelved.map_err(step("shelf"))?;
+            let shelved = shelved.map_err(step("shelf"))?;
+            if let Some(text) = shelved.newness(branch) {
+                self.events.notice(Notice::Other { text });
+            }
         }
 
         // From here on an agent or a hook may have made commits and files.

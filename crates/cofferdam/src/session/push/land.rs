@@ -19,13 +19,12 @@ use crate::git::{Oid, Repository, bare};
 use crate::names::BranchName;
 use crate::process::Input;
 use crate::registry::{self, Record};
-use crate::session::checks::Checks;
+use crate::session::checks::{self, Checks};
 use crate::session::collect::rules;
 use crate::session::configured::effective;
 use crate::session::event::Notice;
 use crate::session::holder::Holder;
 use crate::session::jailed::Objects;
-use crate::session::judge::Judge;
 use crate::session::protect;
 use crate::session::shelf::{self, List, Noted};
 use crate::volumes::VolumeError;
@@ -68,7 +67,7 @@ pub(super) enum Refused {
     #[error("the commit gate refuses it")]
     Gate(String),
     #[error("its checks did not succeed")]
-    Checks(String),
+    Checks(#[source] checks::Failed),
     #[error("the branch moved meanwhile")]
     Moved(BranchName),
     #[error("something is wrong on the host")]
@@ -79,7 +78,8 @@ impl Refused {
     fn hint(&self) -> String {
         match self {
             Self::TooMany { left } => format!("push again in {left} s"),
-            Self::Name(why) | Self::Gate(why) | Self::Checks(why) => why.clone(),
+            Self::Name(why) | Self::Gate(why) => why.clone(),
+            Self::Checks(failed) => failed.to_string(),
             Self::CheckedOut => {
                 "what is committed in the workspace gets there when one leaves; a branch that is checked out nowhere can be pushed".to_owned()
             }
@@ -453,8 +453,13 @@ impl<'a> Pushing<'a> {
                 .await;
         }
         let checks = Checks::new(caller.clone());
-        let judged = checks.judge(repository, &self.record, trusted, accepted.tip());
-        judged.await.map_err(Refused::Checks)?;
+        let judged = checks.attempt(repository, &self.record, (trusted, accepted.tip()));
+        if let Err(failed) = Box::pin(judged).await {
+            for line in failed.printed() {
+                waiting.say(line.to_owned()).await;
+            }
+            return Err(Refused::Checks(failed));
+        }
         let expected = at.map_or(Expected::New, Expected::At);
         let landing =
             land::branch(repository, branch, expected, None, accepted, &caller.cancel).await;
