@@ -193,6 +193,10 @@ fn rows(config: &Merged) -> Vec<Row> {
         let value = json!({"cmd": check.command, "name": name});
         row("gate.checks", text, value, one)
     }));
+    let repositories = config.mcp_repositories.iter();
+    rows.extend(
+        repositories.map(|one| row("mcp.repositories", one.value.clone(), json!(one.value), one)),
+    );
     rows
 }
 

@@ -167,17 +167,16 @@ async fn end(
         Err(SessionError::Collect { .. }) if options.purge => {
             lives::end(&caller, &named, &provider).await?;
         }
-        done => came_home(name, &done?, environment),
+        done => came_home(&done?, environment),
     }
     Ok(true)
 }
 
-/// What moved by it.
-fn came_home(name: &str, collection: &Collection, environment: &Environment) {
+/// What moved by it. Everything else was told on the way.
+fn came_home(collection: &Collection, environment: &Environment) {
     let (landing, commits) = (&collection.landing, &collection.commits);
     if !commits.is_empty() || !matches!(landing, Landing::Nothing) {
         let colour = environment.colour.on_stderr();
         output::note(&summary::merged(landing, commits, colour));
     }
-    living::beside(name, collection);
 }

@@ -11,6 +11,7 @@ mod cancel;
 mod dev;
 mod faults;
 mod login;
+mod mcp;
 mod program;
 mod work;
 mod world;

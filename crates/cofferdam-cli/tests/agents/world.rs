@@ -194,6 +194,32 @@ impl World {
         finish(self.start(options, &[]))
     }
 
+    /// A program on this machine itself, which may write into a home of its own.
+    pub(crate) fn outside(&self, program: &Path) -> Command {
+        let home = self.place.path().join("outside");
+        fs::create_dir_all(&home).unwrap();
+        let mut command = self.sealed(program);
+        command
+            .env("HOME", home)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// The program itself, outside of any sandbox, with its model.
+    pub(crate) fn program_outside(&self) -> Command {
+        let name = match self.program {
+            Program::ClaudeCode => "claude",
+            Program::Codex => "codex",
+        };
+        let mut command = self.outside(&self.entry.join(name));
+        let (variable, address) = self.program.address(self.model.port());
+        command
+            .env(self.program.key_variable(), KEY)
+            .env(variable, address.replace(HOST, "127.0.0.1"));
+        command
+    }
+
     /// Another command of `cofferdam`.
     #[track_caller]
     pub(crate) fn cofferdam(&self, arguments: &[&str]) -> Done {

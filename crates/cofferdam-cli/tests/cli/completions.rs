@@ -98,7 +98,7 @@ fn bash_completes_the_names_of_sandboxes() {
     check("PATH=$PATH:~;", "box");
     for (shell, word) in [
         ("zsh", "names it:_cofferdam_sandboxes'"),
-        ("zsh", "names them:_cofferdam_sandboxes'"),
+        ("zsh", "their dev sandboxes:_cofferdam_sandboxes'"),
         ("zsh", ":SANDBOX:_cofferdam_sandboxes'"),
         ("zsh", "_cofferdam_sandboxes() {"),
         (

@@ -70,6 +70,7 @@ mod look;
 mod man;
 mod mcp;
 mod mcp_http;
+mod mcp_serves;
 mod merge;
 mod mistakes;
 mod mounted;

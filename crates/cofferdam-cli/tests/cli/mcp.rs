@@ -793,3 +793,26 @@ fn links_lead_where_they_lead_inside() {
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);
 }
+
+/// A program that an agent waits for is somebody's, as one of `exec` is; one in the background is nobody's.
+// covers: S4-E14
+#[test]
+fn what_an_agent_waits_for_is_not_deleted() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let exec = json!({"sandbox": "one", "command": "touch /tmp/begun; sleep 4; echo done"});
+    let params = json!({"name": "sandbox-exec", "arguments": exec});
+    client.say(&json!({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": params}));
+    let begun = || lives.exec("one", "test -e /tmp/begun").status.code() == Some(0);
+    while !begun() {}
+    let refused = lives.cofferdam(&["delete", "one"]).expect_code(1);
+    assert!(refused.stderr.contains("sleep 4"), "{refused}");
+    assert!(refused.stderr.contains("--force"), "{refused}");
+    let told = client.hear();
+    assert!(told["result"].to_string().contains("done"), "{told}");
+    let exec = json!({"sandbox": "one", "command": "sleep 1000", "background": true});
+    client.tool("sandbox-exec", &exec);
+    drop(client);
+    lives.cofferdam(&["delete", "one"]).expect_code(0);
+}

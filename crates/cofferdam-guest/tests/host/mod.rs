@@ -37,7 +37,7 @@ pub(crate) fn greet(stream: &mut UnixStream) -> bool {
     if stream.read_exact(&mut theirs).is_err() {
         return false;
     }
-    assert_eq!(protocol::greeted(theirs), Some(PROTOCOL));
+    assert!(protocol::greeted(theirs).is_some_and(protocol::is_spoken));
     true
 }
 

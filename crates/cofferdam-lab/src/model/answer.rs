@@ -58,7 +58,8 @@ impl Language {
             Self::Anthropic => anthropic::SHELLS,
             Self::OpenAi => openai::SHELLS,
         };
-        request.tools().iter().any(|tool| shells.contains(tool))
+        let is_work = |tool: &&str| shells.contains(tool) || tool.starts_with(anthropic::SERVED);
+        request.tools().iter().any(is_work)
     }
 
     fn error(self, code: u16, message: &str) -> Value {

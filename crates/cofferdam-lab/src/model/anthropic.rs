@@ -7,6 +7,8 @@ use super::request::Request;
 use super::script::{Tool, Turn};
 
 pub(super) const SHELLS: &[&str] = &["Bash"];
+/// How the tools of a server begin that the program was told of.
+pub(super) const SERVED: &str = "mcp__";
 
 /// The whole message.
 pub(super) fn message(request: &Request, turn: &Turn, number: usize) -> Value {
@@ -95,6 +97,7 @@ fn blocks(turn: &Turn, number: usize) -> Vec<Value> {
     if let Some(tool) = &turn.tool {
         let (name, input) = match tool {
             Tool::Shell { command } => ("Bash", json!({"command": command})),
+            Tool::Named { name, input } => (name.as_str(), input.clone()),
             Tool::Read { path } => ("Read", json!({"file_path": path})),
             Tool::Edit { path, old, new } => (
                 "Edit",

@@ -111,6 +111,7 @@ fn call(offered: &[&str], tool: &Tool, number: usize) -> Value {
     let command = match tool {
         Tool::Shell { command } => command.clone(),
         Tool::Read { path } => format!("cat {path}"),
+        Tool::Named { name, input } => return function(name, input, number),
         Tool::Edit { path, old, new } => {
             let patch = format!(
                 "*** Begin Patch\n*** Update File: {path}\n@@\n-{old}\n+{new}\n*** End Patch\n"
@@ -135,6 +136,10 @@ fn call(offered: &[&str], tool: &Tool, number: usize) -> Value {
         Some(&"shell") => ("shell", json!({"command": ["sh", "-c", command]})),
         _ => ("exec_command", json!({"cmd": command})),
     };
+    function(name, &arguments, number)
+}
+
+fn function(name: &str, arguments: &Value, number: usize) -> Value {
     json!({
         "type": "function_call",
         "id": format!("fc_{number}"),

@@ -59,6 +59,11 @@ pub enum Tool {
         old: String,
         new: String,
     },
+    /// One that only some programs have, such as a server's that they were told of.
+    Named {
+        name: String,
+        input: serde_json::Value,
+    },
 }
 
 /// How an answer goes wrong.

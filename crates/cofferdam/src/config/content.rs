@@ -41,6 +41,8 @@ pub struct Config {
     pub setup: Option<Located<String>>,
     /// In the file's order.
     pub checks: Vec<Located<Check>>,
+    /// `mcp.repositories`, as they are written: absolute, or below `~/`. The user's own file alone has them.
+    pub mcp_repositories: Vec<Located<String>>,
     /// Each key once at most.
     pub settings: Vec<Located<Setting>>,
 }
@@ -211,6 +213,10 @@ pub enum ContentError {
     Above,
     #[error("it is not below the repository's top")]
     NotBelow,
+    #[error("begin it with `/` or `~/`")]
+    NotWhole,
+    #[error("this counts in your own config.yaml alone: see `cofferdam config`")]
+    OnlyOwn,
     #[error("it is no mode such as \"0644\"")]
     Mode,
     #[error("it is no owner such as `agent:agent`")]

@@ -63,6 +63,15 @@ pub(super) fn paths(_: With<'_>) -> Schema {
     }})
 }
 
+/// Absolute, or below the user's home.
+pub(super) fn whole_paths(_: With<'_>) -> Schema {
+    json_schema!({"type": "array", "maxItems": MAX_PATHS, "items": {
+        "type": "string",
+        "pattern": r"^~?/[^*?]*$",
+        "not": {"pattern": r"(^|/)\.\.(/|$)"},
+    }})
+}
+
 pub(super) fn host(_: With<'_>) -> Schema {
     json_schema!({"type": "string", "minLength": 1})
 }

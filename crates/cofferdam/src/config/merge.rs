@@ -54,6 +54,8 @@ pub struct Merged {
     /// The repository's, where it has one.
     pub setup: Option<Valued<String>>,
     pub checks: Vec<Valued<Check>>,
+    /// The user's own alone.
+    pub mcp_repositories: Vec<Valued<String>>,
     /// By their keys.
     pub settings: BTreeMap<&'static str, Valued<Setting>>,
 }
@@ -116,6 +118,7 @@ pub fn merge(global: Config, repository: Config) -> Merged {
             theirs.or_else(|| global.setup.map(|one| one.from(of_user)))
         },
         checks: both(global.checks, repository.checks),
+        mcp_repositories: valued(global.mcp_repositories, of_user),
         settings,
     }
 }

@@ -14,6 +14,7 @@ mod firewall;
 mod harmless;
 mod hooks;
 mod items;
+mod mcp;
 mod merge;
 mod named;
 mod schema;

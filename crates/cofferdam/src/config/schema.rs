@@ -12,7 +12,7 @@ use super::content::{
 #[cfg(test)]
 use super::described;
 use super::fields::{present, value, wrong};
-use super::{firewall, hooks, items, settings, variables, yaml};
+use super::{firewall, hooks, items, mcp, settings, variables, yaml};
 
 // Each field is there or not; one without a value is not the same as none.
 #[derive(Debug, Default, Deserialize)]
@@ -72,6 +72,10 @@ pub(super) struct File {
     #[serde(deserialize_with = "present")]
     #[cfg_attr(test, schemars(with = "settings::Run"))]
     run: settings::Key<settings::Run>,
+    /// What `cofferdam mcp` does; in the user's own file alone.
+    #[serde(deserialize_with = "present")]
+    #[cfg_attr(test, schemars(with = "mcp::Entry"))]
+    mcp: settings::Key<mcp::Entry>,
 }
 
 /// What the text of a config file says. An empty one says nothing. `origin`: of its rules.
@@ -90,6 +94,7 @@ pub(super) fn parse(text: &str, origin: Origin) -> Result<Config, Misplaced> {
         limits,
         ports,
         run,
+        mcp,
     } = yaml::read::<Option<File>>(text)?.unwrap_or_default();
     Ok(Config {
         allow: match firewall {
@@ -133,6 +138,22 @@ pub(super) fn parse(text: &str, origin: Origin) -> Result<Config, Misplaced> {
                     "checks: []",
                     MAX_CHECKS,
                     hooks::check,
+                )?
+            }
+        },
+        mcp_repositories: match &mcp {
+            None => Vec::new(),
+            Some(found) if origin != Origin::Global => {
+                return Err(wrong(found, "mcp", ContentError::OnlyOwn));
+            }
+            Some(found) => {
+                let repositories = &value(found, "mcp", "mcp: {}")?.repositories;
+                list(
+                    repositories.as_ref(),
+                    "mcp.repositories",
+                    "repositories: []",
+                    MAX_PATHS,
+                    mcp::located,
                 )?
             }
         },

@@ -14,7 +14,7 @@ use cofferdam::sandbox::{
     Access, BindMountProvider, ExecRequest, Handle, Lifetime, Sandbox, SandboxError, SandboxSpec,
     Stopping, TerminalSize,
 };
-use cofferdam_guest::protocol::PROTOCOL;
+use cofferdam_guest::protocol::{PROTOCOL, SPOKEN};
 use cofferdam_lab::skip;
 
 use crate::world::{
@@ -385,7 +385,7 @@ both! {
         let living = Living::new();
         let sandbox = living.create().await;
         for (said, answered) in [
-            (cofferdam_guest_greeting(Some(77)), cofferdam_guest_greeting(None)),
+            (cofferdam_guest_greeting(Some(77)), cofferdam_guest_greeting(Some(SPOKEN))),
             (b"GET / HT".to_vec(), Vec::new()),
         ] {
             let mut stream = UnixStream::connect(living.socket()).unwrap();
@@ -425,7 +425,7 @@ both! {
         stream.write_all(&cofferdam_guest_greeting(None)).unwrap();
         let mut heard = [0u8; 8];
         stream.read_exact(&mut heard).unwrap();
-        assert_eq!(heard[..], cofferdam_guest_greeting(None));
+        assert_eq!(heard[..], cofferdam_guest_greeting(Some(SPOKEN)));
         let greeting: String = PROTOCOL.to_le_bytes().iter().map(|byte| format!("\\x{byte:02x}")).collect();
         let perl = r#"
             $SIG{PIPE} = "IGNORE"; use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0) or die; connect(S, pack_sockaddr_un("/in/way.sock")) or die "connect $!";

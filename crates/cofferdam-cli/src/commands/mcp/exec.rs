@@ -105,9 +105,12 @@ impl Call for Exec {
             };
             return Ok(Ran::running(&began, changed));
         }
+        // Whoever deletes the sandbox meanwhile is told of it.
+        let waits = began.waited_for().ok().flatten();
         let limit = Duration::from_secs(self.timeout.unwrap_or(USUAL).clamp(1, LONGEST));
         let waited = wait(&session, &began, limit, &asked);
         let (exit, timed_out) = asked.patiently("it runs", waited).await?;
+        drop(waits);
         let printed = output::both_ends(&began.output, FIRST, LAST)?;
         let changed = changed::record(&session, Self::NAME).await;
         Ok(Ran::ended(began, exit, timed_out, printed, changed))

@@ -38,7 +38,7 @@ impl Failure {
 }
 
 /// Of a command that is a person's.
-const THEIRS: &str = "You cannot do this yourself. Ask the person you work for: ";
+pub(super) const THEIRS: &str = "You cannot do this yourself. Ask the person you work for: ";
 
 impl From<CliError> for Failure {
     fn from(error: CliError) -> Self {

@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::failure::Failure;
-use super::server::{Asked, Server};
+use super::server::Asked;
+use super::serves::Serves;
 use super::tool::{Entry, entry};
 use super::{create, diff, edit, exec, glob, grep, kill, list, ls, output, ports, read, write};
 
@@ -31,7 +32,7 @@ const LAST: Duration = Duration::from_secs(30);
 /// Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Handler {
-    server: Server,
+    serves: Serves,
     tools: Arc<[Entry]>,
     /// Those that are under way, and what tells them to end.
     calls: TaskTracker,
@@ -39,8 +40,8 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    pub(super) fn new(server: Server) -> Self {
-        let tools = [
+    pub(super) fn new(serves: Serves) -> Self {
+        let mut tools = [
             entry::<create::Create>(),
             entry::<list::List>(),
             entry::<exec::Exec>(),
@@ -55,8 +56,11 @@ impl Handler {
             entry::<diff::Diff>(),
             entry::<ports::Ports>(),
         ];
+        for Entry { tool, .. } in &mut tools {
+            tool.input_schema = Arc::new(serves.with_name(&tool.input_schema));
+        }
         Self {
-            server,
+            serves,
             tools: Arc::new(tools),
             calls: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -104,10 +108,14 @@ impl ServerHandler for Handler {
             let what = format!("there is no tool `{}`", request.name);
             return Err(ErrorData::invalid_params(what, None));
         };
-        let arguments = request.arguments.unwrap_or_default();
+        let mut arguments = request.arguments.unwrap_or_default();
         let cancel = self.stop.child_token();
         let asked = Asked::by(&context, cancel.clone());
-        let mut call = (entry.call)(self.server.clone(), arguments, asked);
+        let (serves, call) = (self.serves.clone(), entry.call);
+        let mut call = Box::pin(async move {
+            let server = serves.of(&mut arguments).await?;
+            call(server, arguments, asked).await
+        });
         let unwanted = context.ct.clone();
         let call = async move {
             tokio::select! {

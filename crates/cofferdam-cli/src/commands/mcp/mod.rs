@@ -20,6 +20,7 @@ mod output;
 mod ports;
 mod read;
 mod server;
+mod serves;
 mod tool;
 mod write;
 
@@ -31,12 +32,11 @@ use clap::{Args, Subcommand};
 use rmcp::ServiceExt;
 use rmcp::transport::stdio_pipes;
 
-use super::here;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use handler::Handler;
-use server::Server;
+use serves::Serves;
 
 /// Let an agent have sandboxes of this repository as tools (Model Context Protocol)
 ///
@@ -70,8 +70,7 @@ pub(crate) async fn run(
     if let Some(Command::Install(install)) = &arguments.command {
         return install::run(install, environment, interrupt).await;
     }
-    let repository = here::repository(environment, interrupt).await?;
-    let handler = Handler::new(Server::new(environment, interrupt, repository.top.clone()));
+    let handler = Handler::new(Serves::here(environment, interrupt).await?);
     if let Some(address) = arguments.http {
         let token = http::token(arguments.token_file.as_deref(), environment)?;
         return http::serve(handler, address, &token, interrupt).await;

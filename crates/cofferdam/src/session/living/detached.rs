@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use super::exec::{ProgramId, SessionExec};
 use super::{Named, Session, SessionError};
-use crate::fsx::{self, Context, FileError, lock};
+use crate::fsx::lock::{self, Held, Lock};
+use crate::fsx::{self, Context, FileError};
 use crate::sandbox::{Detached, Exit};
 use crate::session::options::Caller;
 use crate::session::starting::start as begin;
@@ -30,6 +31,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 const REMEMBERED: u64 = 2048;
 /// Of the file that tells a program's end.
 const END_LIMIT: u64 = 4096;
+/// So many outputs of programs that ended are kept, and so many bytes of them: the newest.
+const MOST_KEPT: usize = 100;
+const MOST_BYTES: u64 = 1 << 30;
 
 /// A program that goes on without whoever started it, and its files in the state directory.
 #[derive(Debug)]
@@ -61,20 +65,38 @@ impl Program {
         Ok(Detached::read_lost(&self.end()?))
     }
 
+    /// Somebody waits for its end as long as this is held: [`super::end_if_safe`] does not end it meanwhile. Nothing where somebody
+    /// does already.
+    pub fn waited_for(&self) -> Result<Option<Held>, FileError> {
+        let lock = lock::open_existing(&self.output)?;
+        let is_ours = lock::try_hold(&lock, Lock::Exclusive, &self.output)?;
+        Ok(is_ours.then(|| Held::new(lock)))
+    }
+
+    /// Whether it runs, and somebody has it so.
+    pub(super) fn is_waited_for(&self) -> bool {
+        lock::is_held(&self.output) && matches!(self.exit(), Ok(None))
+    }
+
     /// Nobody reads its output any more. Of one that has ended.
-    /// Its end stays, by which it is known for one that had a name, as long as the sandbox itself may remember it.
+    /// That it had a name stays known as long as the sandbox itself may remember it.
     pub fn forget(self) -> Result<(), FileError> {
+        fsx::write_private(&self.forgotten(), b"")?;
         fsx::remove_file_if_exists(&self.output)?;
+        fsx::remove_file_if_exists(&self.end)?;
         if let (Some(number), Some(programs)) =
             (self.id.number.checked_sub(REMEMBERED), self.end.parent())
         {
             let ProgramId { start, .. } = self.id;
             let old = Self::of(programs, ProgramId { start, number });
-            if !is_there(&old.output) {
-                fsx::remove_file_if_exists(&old.end)?;
-            }
+            fsx::remove_file_if_exists(&old.forgotten())?;
         }
         Ok(())
+    }
+
+    /// A file by which one is known that had a name, and has no files any more.
+    fn forgotten(&self) -> PathBuf {
+        self.end.with_extension("forgotten")
     }
 
     fn end(&self) -> Result<Vec<u8>, FileError> {
@@ -97,12 +119,29 @@ fn nameless(programs: &Path, start: u32) -> Detached {
 /// stopped.
 pub fn left_running(caller: &Caller, named: &Named) -> Result<Vec<Program>, SessionError> {
     let programs = caller.home.sandbox(named.id()).join(PROGRAMS);
-    let mut found: Vec<Program> = outputs(&programs)?
+    Ok(found(&programs)?)
+}
+
+fn found(programs: &Path) -> Result<Vec<Program>, FileError> {
+    let mut found: Vec<Program> = outputs(programs)?
         .iter()
-        .filter_map(|name| Some(Program::of(&programs, name.parse().ok()?)))
+        .filter_map(|name| Some(Program::of(programs, name.parse().ok()?)))
         .collect();
     found.sort_by_key(|program| program.id);
     Ok(found)
+}
+
+/// Takes away what the oldest ones printed of those that ended. `all`: oldest first.
+fn forget_oldest(all: Vec<Program>, (most, most_bytes): (usize, u64)) -> Result<(), FileError> {
+    let (mut kept, mut bytes) = (0, 0);
+    for program in all.into_iter().rev() {
+        let size = fs::metadata(&program.output).map_or(0, |found| found.len());
+        (kept, bytes) = (kept + 1, bytes + size);
+        if (kept > most || bytes > most_bytes) && program.exit()?.is_some() {
+            program.forget()?;
+        }
+    }
+    Ok(())
 }
 
 /// The names of all outputs, without their endings.
@@ -124,7 +163,8 @@ fn outputs(programs: &Path) -> Result<Vec<String>, FileError> {
 }
 
 impl Session {
-    /// Starts a program that goes on until it ends or the sandbox does. What it prints is kept, 64 MiB at most.
+    /// Starts a program that goes on until it ends or the sandbox does. What it prints is kept, 64 MiB at most; of those that ended
+    /// so is that of the newest 100, 1 GiB at most.
     /// Bounded: 20 s where others start some too.
     pub async fn exec_detached(&self, exec: SessionExec) -> Result<Program, SessionError> {
         let programs = self.directory().join(PROGRAMS);
@@ -132,6 +172,7 @@ impl Session {
         let _alone = self.alone(&programs).await?;
         let start = self.starts()?;
         self.name_it(&programs, start).await?;
+        forget_oldest(found(&programs)?, (MOST_KEPT, MOST_BYTES))?;
         let mut request = self.request(exec).await?;
         (request.stdin, request.terminal) = (false, None);
         let files = nameless(&programs, start);
@@ -169,7 +210,8 @@ impl Session {
                 let number = one.number;
                 Program::of(programs, ProgramId { start, number })
             });
-            let known = |program: &Program| is_there(&program.output) || is_there(&program.end);
+            let known =
+                |program: &Program| is_there(&program.output) || is_there(&program.forgotten());
             if let Some(program) = detached.find(|program| !known(program)) {
                 return Ok(rename(&files, &program)?);
             }
@@ -223,4 +265,32 @@ fn rename(files: &Detached, program: &Program) -> Result<(), FileError> {
 
 fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_that_ended_are_forgotten() {
+        let place = tempfile::tempdir().unwrap();
+        let program = |number| Program::of(place.path(), ProgramId { start: 1, number });
+        let left = || {
+            let all = found(place.path()).unwrap();
+            all.iter().map(|one| one.id.number).collect::<Vec<_>>()
+        };
+        for number in 1..=6 {
+            let one = program(number);
+            fsx::write_private(&one.output, b"0123456789").unwrap();
+            // The second one runs.
+            if number != 2 {
+                fsx::write_private(&one.end, b"code 0\n").unwrap();
+            }
+        }
+        assert!(program(1).exit().unwrap().is_some() && program(2).exit().unwrap().is_none());
+        forget_oldest(found(place.path()).unwrap(), (4, 1000)).unwrap();
+        assert_eq!(left(), [2, 3, 4, 5, 6]);
+        forget_oldest(found(place.path()).unwrap(), (100, 30)).unwrap();
+        assert_eq!(left(), [2, 4, 5, 6]);
+    }
 }

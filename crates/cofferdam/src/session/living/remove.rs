@@ -5,12 +5,13 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use super::collect::{Collection, bring_up, gather, holds_uncommitted};
+use super::detached::left_running;
 use super::life::{halt, turn};
 use super::stop::turn_to_end;
 use super::{Named, Session, SessionError};
 use crate::git::land::Landing;
 use crate::registry::{Lifetime, Owned};
-use crate::sandbox::{BindMountProvider, SandboxError};
+use crate::sandbox::{BindMountProvider, Listed, SandboxError};
 use crate::session::collect::Reaches;
 use crate::session::manage::{self, DeleteOptions, ManageError, Recovered, SandboxRef, at_risk};
 use crate::session::options::Caller;
@@ -56,10 +57,16 @@ pub async fn end_if_safe(
         sandbox.freeze().await.map_err(failed)?;
         // Those that were left running are nobody's, and neither is one whose user is dead: they go with it.
         let programs = sandbox.programs().await.map_err(failed)?;
-        let mut awaited = programs
+        let waited_for: Vec<u64> = left_running(caller, named)?
             .iter()
-            .filter(|program| program.exit.is_none() && program.awaited);
-        if let Some(program) = awaited.next() {
+            .filter(|program| program.is_waited_for())
+            .map(|program| program.id.number)
+            .collect();
+        let awaited = |program: &&Listed| {
+            program.awaited || program.detached && waited_for.contains(&program.number)
+        };
+        let mut running = programs.iter().filter(|program| program.exit.is_none());
+        if let Some(program) = running.find(awaited) {
             return Err(SessionError::InUse {
                 name: named.record.name.to_string(),
                 program: shown(&program.arguments),

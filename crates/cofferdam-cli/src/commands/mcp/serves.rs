@@ -1,0 +1,149 @@
+//! Which repository a call is about: the one that the server was started in, or one that the client names and the user's own
+//! configuration lists. Never the one that a client happens to stand in.
+
+use std::path::{Path, PathBuf};
+
+use cofferdam::config::{self, Config};
+use cofferdam::git::RepositoryError;
+use cofferdam::session::manage::ManageError;
+use rmcp::model::JsonObject;
+use serde_json::{Value, json};
+
+use super::failure::{Failure, THEIRS};
+use super::server::Server;
+use crate::commands::here;
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+
+/// What each tool takes more where the client names the repository.
+const NAME: &str = "repository";
+const DESCRIPTION: &str = "The repository that the sandboxes are of: the absolute path of its top, or of a directory in it";
+
+/// Whose sandboxes a server's tools are about.
+#[derive(Debug, Clone)]
+pub(super) enum Serves {
+    One(Server),
+    /// Those of `mcp.repositories`, as it is when a tool is called.
+    Listed(Box<Elsewhere>),
+}
+
+/// Where a server is started that is of no repository in particular.
+#[derive(Debug, Clone)]
+pub(super) struct Elsewhere {
+    environment: Environment,
+    interrupt: Interrupt,
+}
+
+impl Serves {
+    /// By where the server is started.
+    pub(super) async fn here(
+        environment: &Environment,
+        interrupt: &Interrupt,
+    ) -> Result<Self, CliError> {
+        let not_here = match here::repository(environment, interrupt).await {
+            Ok(found) => return Ok(Self::One(Server::new(environment, interrupt, found.top))),
+            Err(error @ ManageError::Repository(RepositoryError::NotARepository { .. })) => error,
+            Err(error) => return Err(error.into()),
+        };
+        let own = own(environment)?;
+        if own.mcp_repositories.is_empty() {
+            return Err(CliError::Failed {
+                message: not_here.to_string(),
+                hint: "start it in a repository, or with `cofferdam -C DIR mcp`; or list in `mcp.repositories` of your config.yaml \
+                       which ones clients may name"
+                    .to_owned(),
+            });
+        }
+        Ok(Self::Listed(Box::new(Elsewhere {
+            environment: environment.clone(),
+            interrupt: interrupt.clone(),
+        })))
+    }
+
+    /// What a tool takes, with the repository where that is to be named.
+    pub(super) fn with_name(&self, schema: &JsonObject) -> JsonObject {
+        let mut schema = schema.clone();
+        if matches!(self, Self::One(_)) {
+            return schema;
+        }
+        let property = json!({"type": "string", "description": DESCRIPTION});
+        let properties = schema.entry("properties").or_insert_with(|| json!({}));
+        if let Some(properties) = properties.as_object_mut() {
+            properties.insert(NAME.to_owned(), property);
+        }
+        let required = schema.entry("required").or_insert_with(|| json!([]));
+        if let Some(required) = required.as_array_mut() {
+            required.push(NAME.into());
+        }
+        schema
+    }
+
+    /// Whom a call is for; its name of a repository is taken out of its arguments.
+    pub(super) async fn of(&self, arguments: &mut JsonObject) -> Result<Server, Failure> {
+        let Elsewhere {
+            environment,
+            interrupt,
+        } = match self {
+            Self::One(server) => return Ok(server.clone()),
+            Self::Listed(elsewhere) => elsewhere.as_ref(),
+        };
+        let Some(Value::String(named)) = arguments.remove(NAME) else {
+            return Err(Failure::new(
+                "`repository` is to be given: this server is of no repository in particular",
+                "It is the absolute path of one that its user has listed.",
+            ));
+        };
+        let unlisted = || {
+            Failure::new(
+                format!("the repository {named} is not among those that may be named"),
+                format!(
+                    "{THEIRS}add its path to `mcp.repositories` in {}.",
+                    environment.home.config().display()
+                ),
+            )
+        };
+        // What is there, behind all links; nobody hears whether anything is anywhere else.
+        let place = Path::new(&named);
+        let place = if place.is_absolute() {
+            place.canonicalize().ok()
+        } else {
+            None
+        };
+        let listed = listed(environment)?;
+        let is_listed = |path: &Path| listed.iter().any(|one| path.starts_with(one));
+        let place = place
+            .filter(|place| is_listed(place))
+            .ok_or_else(unlisted)?;
+        let there = environment.at(place);
+        let found = here::repository(&there, interrupt).await;
+        let found = found.map_err(CliError::from)?;
+        if !is_listed(found.top.as_path()) {
+            return Err(unlisted());
+        }
+        let top = there.at(found.top.as_path().to_owned());
+        Ok(Server::new(&top, interrupt, found.top))
+    }
+}
+
+/// The user's own configuration, as it is now.
+fn own(environment: &Environment) -> Result<Config, CliError> {
+    config::load(&environment.home).map_err(|error| CliError::Failed {
+        message: error.to_string(),
+        hint: "`cofferdam config check` says what is wrong with it".to_owned(),
+    })
+}
+
+/// As they are now, behind all links.
+fn listed(environment: &Environment) -> Result<Vec<PathBuf>, Failure> {
+    let own = own(environment)?;
+    let paths = own.mcp_repositories.iter().filter_map(|one| {
+        let path = match (one.value.strip_prefix("~/"), &environment.user_home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            (Some(_), None) => return None,
+            (None, _) => PathBuf::from(&one.value),
+        };
+        path.canonicalize().ok()
+    });
+    Ok(paths.collect())
+}

@@ -1,0 +1,125 @@
+//! `cofferdam mcp`, as clients drive it that others wrote: Claude Code with these tools alone, and the protocol's own kit for
+//! JavaScript.
+
+use std::path::{Path, PathBuf};
+
+use cofferdam_lab::model::{Tool, Turn};
+use serde_json::{Value, json};
+
+use crate::program::{Program, installed};
+use crate::world::{World, finish};
+
+fn tool(name: &str, input: Value) -> Turn {
+    Turn::tool(Tool::Named {
+        name: format!("mcp__cofferdam__{name}"),
+        input,
+    })
+}
+
+/// Makes a sandbox, looks, changes a file, runs a program, and says that it is done. Each turn needs what the tool before it gave:
+/// the program shows its model what a tool tells as data.
+fn task() -> [Turn; 6] {
+    let edit = json!({"sandbox": "fix", "path": "src/lib.txt", "old": "one", "new": "ONE"});
+    let exec = json!({"sandbox": "fix", "command": "cat src/lib.txt && echo new > new.txt"});
+    [
+        tool("sandbox-create", json!({"name": "fix"})),
+        tool(
+            "sandbox-read",
+            json!({"sandbox": "fix", "path": "src/lib.txt"}),
+        )
+        .after("cofferdam/fix"),
+        tool("sandbox-edit", edit).after("one\\ntwo\\n"),
+        tool("sandbox-exec", exec).after("sandbox-edit: src/lib.txt"),
+        tool("sandbox-diff", json!({"sandbox": "fix"})).after("ONE\\ntwo\\n"),
+        Turn::say("Done: cofferdam merge fix").after("+ONE"),
+    ]
+}
+
+// covers: S4-G5, S4-G3
+#[test]
+fn claude_code_does_a_task_with_these_tools_alone() {
+    let world = World::new(Program::ClaudeCode, task());
+    let before = world.git(&["status", "--porcelain=v2", "--branch"]);
+    let server = json!({"mcpServers": {"cofferdam": {
+        "command": env!("CARGO_BIN_EXE_cofferdam"),
+        "args": ["mcp"],
+    }}});
+    let mut claude = world.program_outside();
+    claude
+        .args([
+            "-p",
+            "Make one ONE.",
+            "--output-format",
+            "stream-json",
+            "--verbose",
+        ])
+        .args(["--mcp-config", &server.to_string(), "--strict-mcp-config"])
+        .args(["--allowedTools", "mcp__cofferdam"])
+        .args(["--disallowedTools", "Bash,Edit,Write,NotebookEdit"])
+        .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+        // All of them are told to the model, from its first turn on.
+        .env("ENABLE_TOOL_SEARCH", "false")
+        .env("MCP_CONNECTION_NONBLOCKING", "0");
+    let done = finish(claude.spawn().unwrap()).expect_code(0);
+    let result = done.report();
+    assert_eq!(result["result"], "Done: cofferdam merge fix", "{result}");
+    let seen = world.seen();
+    assert_eq!(seen.work().count(), 6);
+    // It has no other tool that changes files or runs programs.
+    for request in seen.work() {
+        let mut tools = request.tools().into_iter();
+        assert!(!tools.any(|name| ["Bash", "Edit", "Write"].contains(&name)));
+    }
+    let subjects = world.git(&["log", "--format=%s", "cofferdam/fix"]);
+    assert_eq!(
+        subjects,
+        "sandbox-exec: new.txt\nsandbox-edit: src/lib.txt\nstart"
+    );
+    assert_eq!(world.git(&["status", "--porcelain=v2", "--branch"]), before);
+    world
+        .cofferdam(&["merge", "--squash", "fix"])
+        .expect_code(0);
+    assert_eq!(world.git(&["show", "HEAD:src/lib.txt"]), "ONE\ntwo");
+    world
+        .cofferdam(&["delete", "--force", "fix"])
+        .expect_code(0);
+}
+
+/// It checks what each tool tells against the schema that the server gives for it.
+// covers: S4-G5
+#[test]
+fn the_protocols_own_client_does_a_task() {
+    let world = World::new(Program::ClaudeCode, [Turn::default()]);
+    let kit = installed().join(".npm-global/lib/node_modules/@modelcontextprotocol/sdk");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/client.mjs");
+    let node = node();
+    let mut client = world.outside(&node);
+    client
+        .arg(script)
+        .arg(kit)
+        .arg(env!("CARGO_BIN_EXE_cofferdam"));
+    let done = finish(client.spawn().unwrap()).expect_code(0);
+    assert!(
+        done.stdout.ends_with("everything held\n"),
+        "{}",
+        done.stdout
+    );
+    let subjects = world.git(&["log", "--format=%s", "cofferdam/by-the-kit"]);
+    assert_eq!(
+        subjects,
+        "sandbox-exec: made by a program\nsandbox-edit: a/b\nsandbox-write: a/b\nstart"
+    );
+    world
+        .cofferdam(&["delete", "--force", "by-the-kit"])
+        .expect_code(0);
+}
+
+/// Of the system, or beside the programs.
+fn node() -> PathBuf {
+    let beside = installed().join(".npm-global/bin/node");
+    if beside.exists() {
+        beside
+    } else {
+        "node".into()
+    }
+}
