@@ -9,6 +9,8 @@
 # `test:` holds arguments of `cargo test` and may be repeated: one failing test is enough. One that is still not done
 # after its time has said nothing, unless waiting for ever is the sign that is expected: `hangs: yes`.
 
+# What was caught is known as long as no file here changes, so that a run which was ended goes on where it was.
+
 field() { sed -n "/^diff --git/q; s/^$1: //p" "$2"; }
 
 # Runs `cargo test` with the words of $1. 0 passed, 1 failed, 2 not built, 3 nothing ran, 4 not done within its time.
@@ -72,7 +74,7 @@ control() {
 
 # Tries the patch $1, and prints a row for the table.
 mutant() {
-    local patch=$1 name test status verdict
+    local patch=$1 name test status verdict row
     name=${patch##*/}; name=${name%.patch}
     if ! git apply -C1 --whitespace=nowarn "$patch" 2>"$own/out"; then
         verdict='does not apply'
@@ -96,7 +98,9 @@ mutant() {
         flock 9
         echo "$name: $verdict"
         if [[ $verdict != caught* ]]; then echo "$name" >>"$work/bad"; tail -n 30 "$own/out"; fi
-        echo "| $(field invariant "$patch" | tr '\n' ' ')| $name | $(field removes "$patch") | $verdict |" >>"$work/rows"
+        row="| $(field invariant "$patch" | tr '\n' ' ')| $name | $(field removes "$patch") | $verdict |"
+        echo "$row" >>"$work/rows"
+        if [[ $verdict == caught* ]]; then echo "$row" >>"$caught"; fi
     } 9>>"$work/told"
 }
 
@@ -120,6 +124,14 @@ try_mutants() {
     while line=$(next_of "$work/patches"); do mutant "$line"; done
 }
 
+# Of all that is tried. A release archive has none: there each run is whole.
+fingerprint() {
+    git -C "$top" rev-parse --git-dir >/dev/null 2>&1 || { echo "$BASHPID-$RANDOM"; return; }
+    cd "$top" || return
+    { rustc -V; git ls-files -z --cached --others --exclude-standard | sort -z | xargs -0 -r sha256sum 2>/dev/null || :; } \
+        | sha256sum | cut -c 1-32
+}
+
 mutants() {
     local patches=() patch name workers
     if (($#)); then
@@ -132,6 +144,18 @@ mutants() {
         [[ -n $(field test "$patch") ]] || die "${patch##*/} names no test"
     done
     new_work
+    local caught known
+    caught=${CARGO_TARGET_DIR:-$top/target}/mutants/caught-$(fingerprint)
+    mkdir -p "${caught%/*}"
+    find "${caught%/*}" -name 'caught-*' ! -path "$caught" -delete
+    : >>"$caught" >>"$work/rows"
+    known=${#patches[@]}
+    for patch in "${!patches[@]}"; do
+        name=${patches[patch]##*/}
+        grep -F "| ${name%.patch} |" "$caught" >>"$work/rows" && unset 'patches[patch]'
+    done
+    patches=("${patches[@]}")
+    known=$((known - ${#patches[@]}))
     # Nobody debugs them.
     export CARGO_PROFILE_DEV_DEBUG=0
     # One binary after the other: what a mutant does not change is not built again.
@@ -141,7 +165,7 @@ mutants() {
     workers=$(nproc)
     workers=$((workers < ${#patches[@]} ? workers : ${#patches[@]}))
 
-    say "${#patches[@]} mutants, $workers at a time; before them their tests, as the source stands"
+    say "${#patches[@]} mutants, $workers at a time, and $known that were caught before; before them their tests, as the source stands"
     local n processes=() process
     for ((n = 1; n <= workers; n++)); do
         try_mutants "$n" &
@@ -152,5 +176,5 @@ mutants() {
     printf '\n| invariant | mutant | removes | verdict |\n|---|---|---|---|\n'
     sort -t'|' -k 3 "$work/rows"
     [[ ! -e $work/bad ]] || die "$(wc -l <"$work/bad") of ${#patches[@]} mutants were not caught"
-    say "all ${#patches[@]} mutants were caught"
+    say "all $((known + ${#patches[@]})) mutants were caught"
 }
