@@ -26,7 +26,7 @@ pub use setup::{
 /// Also with each new question: who does not know one ends the connection over it, and the programs that hang on that. Not so with
 /// one that is asked of no guest but those whose maker has asked it already ([`Request::Watch`]).
 pub const PROTOCOL: u32 = 4;
-/// In a guest's greeting beside [`PROTOCOL`]: it knows [`Request::Browse`], which is asked of no other one.
+/// In a guest's greeting beside [`PROTOCOL`]: it knows [`Request::Browse`] and [`Request::Memory`], which are asked of no other one.
 pub const BROWSES: u32 = 1 << 16;
 /// What a guest of this version greets with.
 pub const SPOKEN: u32 = PROTOCOL | BROWSES;
@@ -201,6 +201,10 @@ pub enum Request {
     Browse {
         request: u64,
     },
+    /// Answered by [`Reply::Memory`]. Only of guests that say [`BROWSES`].
+    Memory {
+        request: u64,
+    },
 }
 
 impl Request {
@@ -341,6 +345,11 @@ pub enum Reply {
     /// With the connected socket.
     Connected {
         request: u64,
+    },
+    Memory {
+        request: u64,
+        /// Bytes that its processes have for themselves, not those of files that they share.
+        bytes: u64,
     },
 }
 

@@ -5,6 +5,7 @@
 
 mod answers;
 mod last_word;
+mod memory;
 mod peer;
 mod ports;
 pub(crate) mod processes;

@@ -241,7 +241,9 @@ fn left(one: &Summary) -> bool {
 /// The narrow table: what tells one sandbox from another, in the columns that there are. A branch is cut
 /// before a name, which is typed again.
 fn render(found: &[Summary], all: bool, columns: usize, now: Timestamp) -> String {
-    let mut head = vec!["NAME", "STATE", "BRANCH", "AHEAD", "CHANGES", "AGE"];
+    let mut head = vec![
+        "NAME", "STATE", "BRANCH", "AHEAD", "CHANGES", "AGE", "MEMORY",
+    ];
     if all {
         head.push("REPOSITORY");
     }
@@ -255,6 +257,7 @@ fn render(found: &[Summary], all: bool, columns: usize, now: Timestamp) -> Strin
                 ahead(one),
                 changes(one),
                 human::age(one.created, now),
+                memory(one),
             ];
             if all {
                 row.push(shown(&one.repository));
@@ -273,7 +276,8 @@ const BRANCH: usize = 2;
 
 fn render_wide(found: &[Summary], all: bool, now: Timestamp) -> String {
     let mut head = vec![
-        "NAME", "KIND", "PROVIDER", "MODE", "STATE", "BRANCH", "AHEAD", "CHANGES", "AGE", "WORKDIR",
+        "NAME", "KIND", "PROVIDER", "MODE", "STATE", "BRANCH", "AHEAD", "CHANGES", "AGE", "MEMORY",
+        "WORKDIR",
     ];
     if all {
         head.push("REPOSITORY");
@@ -293,6 +297,7 @@ fn row(one: &Summary, all: bool, now: Timestamp) -> Vec<String> {
         ahead(one),
         changes(one),
         human::age(one.created, now),
+        memory(one),
         one.workdir.as_deref().map_or_else(|| "-".to_owned(), shown),
     ];
     if all {
@@ -314,6 +319,10 @@ fn state(one: &Summary) -> String {
     } else {
         one.state.to_string()
     }
+}
+
+fn memory(one: &Summary) -> String {
+    one.memory.map_or_else(|| "-".to_owned(), human::size)
 }
 
 fn ahead(one: &Summary) -> String {

@@ -1,4 +1,7 @@
+use std::time::{Duration, Instant};
+
 use crate::environment::{TestEnvironment, check, commit_script};
+use crate::lives::Lives;
 
 #[test]
 fn nothing_yet() {
@@ -62,8 +65,8 @@ fn a_branch_sandbox_with_its_commits() {
     check!(environment, done, @"
     code: 0
     --- stdout
-    NAME   STATE    BRANCH     AHEAD  CHANGES  AGE
-    first  stopped  feature/a  2      no       [TIME]
+    NAME   STATE    BRANCH     AHEAD  CHANGES  AGE  MEMORY
+    first  stopped  feature/a  2      no       [TIME]  -
     --- stderr
     ");
     let done = environment.cofferdam(&["list", "--wide"]).expect_code(0);
@@ -82,6 +85,27 @@ fn a_branch_sandbox_with_its_commits() {
     let found: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
     let at = std::path::Path::new(found[1]["workdir"].as_str().unwrap());
     assert!(at.join("draft.txt").is_file(), "{found}");
+}
+
+/// What programs use, and nothing where none run.
+#[test]
+fn memory_is_what_programs_use() {
+    let lives = Lives::with("one", &["--network", "none"]);
+    let memory = || lives.listed("one").unwrap()["memory"].as_u64();
+    assert_eq!(memory(), Some(0));
+    let holds = "x=$(head -c 30000000 /dev/zero | tr '\\0' x); echo holds; sleep 1000";
+    lives
+        .cofferdam(&["exec", "--detach", "one", "--", "sh", "-c", holds])
+        .expect_code(0);
+    let until = Instant::now() + Duration::from_secs(20);
+    while memory().is_none_or(|bytes| bytes < 30_000_000) {
+        assert!(Instant::now() < until, "{:?}", memory());
+    }
+    let listed = lives.cofferdam(&["list"]).expect_code(0).stdout;
+    assert!(listed.trim_end().ends_with(" MB"), "{listed}");
+    lives.cofferdam(&["stop", "one"]).expect_code(0);
+    assert_eq!(memory(), None);
+    lives.cofferdam(&["delete", "one"]).expect_code(0);
 }
 
 /// A generated name on a branch of its own is as long as usual ones get.

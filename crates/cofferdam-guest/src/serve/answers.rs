@@ -9,6 +9,7 @@ use cofferdam_guest::protocol::{
 };
 
 use super::Server;
+use super::memory;
 use super::peer::Peer;
 use super::programs::{Order, Owner};
 use super::proof::Proof;
@@ -108,6 +109,13 @@ impl Server<'_> {
             Request::Programs { request } => {
                 let programs = self.programs.list();
                 (request, Ok(reply(Reply::Programs { request, programs })))
+            }
+            Request::Memory { request } => {
+                let bytes = memory::used();
+                (
+                    request,
+                    bytes.map(|bytes| reply(Reply::Memory { request, bytes })),
+                )
             }
             Request::Sockets { request } => {
                 let fds = self.duplicates();

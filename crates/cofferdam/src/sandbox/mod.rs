@@ -207,6 +207,11 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
         Err(unable(Ability::Outlive))
     }
 
+    /// Bytes of memory that its programs have for themselves, not those of files that they share.
+    async fn memory(&self) -> Result<u64, SandboxError> {
+        Err(unable(Ability::Outlive))
+    }
+
     /// As [`Execution::kill`], for a program of [`Sandbox::programs`].
     async fn signal(&self, _program: u64, _signal: i32) -> Result<(), SandboxError> {
         Err(unable(Ability::Outlive))

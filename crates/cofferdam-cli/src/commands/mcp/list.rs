@@ -34,6 +34,8 @@ struct One {
     provider: String,
     /// Whether the tools change its files: a person may have made one that works in their checkout
     yours: bool,
+    /// Bytes of memory that its programs use
+    memory: Option<u64>,
     /// When it was made
     created: String,
 }
@@ -61,6 +63,7 @@ impl Call for List {
             ahead: one.ahead,
             provider: one.provider,
             yours: one.owns_files && one.lives_on,
+            memory: one.memory,
             created: one.created.to_string(),
         });
         Ok(Listed {

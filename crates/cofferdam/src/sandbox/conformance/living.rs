@@ -97,8 +97,15 @@ pub(super) async fn programs_are_listed_and_signalled(
     let (spec, handle) = trial.living()?;
     let provider = &trial.subject.provider;
     let sandbox = trial.create(&spec).await?;
+    let idle = sandbox.memory().await?;
+    ensure!(idle == 0, "no program runs, and {idle} bytes are used");
     let mut run = sandbox.exec(ExecRequest::new(["sleep", "86465"])).await?;
     let other = provider.open(&handle).await?;
+    let used = other.memory().await?;
+    ensure!(
+        (1..100_000_000).contains(&used),
+        "a program that sleeps uses {used} bytes"
+    );
     let listed = other.programs().await?;
     let running = listed.iter().find(|one| one.exit.is_none());
     let Some(one) = running.filter(|one| one.arguments.iter().any(|word| word == "86465")) else {

@@ -37,6 +37,8 @@ pub(super) enum Answer {
     Failed(i32),
     Status(Status),
     Programs(Vec<ProgramEntry>),
+    /// Bytes.
+    Memory(u64),
     Descriptors(Vec<OwnedFd>),
     Stopped(Stop),
 }
@@ -445,6 +447,7 @@ fn deliver(shared: &Shared, Received { reply, fds }: Received) -> Result<(), &'s
         Reply::Failed { request, errno } => (request, Answer::Failed(errno)),
         Reply::Status { request, status } => (request, Answer::Status(status)),
         Reply::Programs { request, programs } => (request, Answer::Programs(programs)),
+        Reply::Memory { request, bytes } => (request, Answer::Memory(bytes)),
         Reply::Sockets { request }
         | Reply::Terminals { request }
         | Reply::Connected { request } => (request, Answer::Descriptors(fds)),

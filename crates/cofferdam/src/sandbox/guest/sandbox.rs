@@ -58,6 +58,17 @@ pub(in crate::sandbox) fn bytes(
 }
 
 impl GuestSandbox {
+    /// Whether it may be asked what older versions do not know.
+    fn knows_more(&self) -> Result<(), SandboxError> {
+        if self.version & protocol::BROWSES == 0 {
+            return Err(SandboxError::OtherVersion {
+                theirs: self.version,
+                ours: protocol::SPOKEN,
+            });
+        }
+        Ok(())
+    }
+
     /// As [`Sandbox::exec`], with a choice for standard output.
     pub(in crate::sandbox) async fn start(
         &self,
@@ -240,6 +251,17 @@ impl Sandbox for GuestSandbox {
         }
     }
 
+    async fn memory(&self) -> Result<u64, SandboxError> {
+        self.knows_more()?;
+        let asked = self
+            .connection
+            .answer(|request| Request::Memory { request });
+        match asked.await? {
+            Answer::Memory(bytes) => Ok(bytes),
+            other => Err(refused(&other)),
+        }
+    }
+
     async fn signal(&self, program: u64, signal: i32) -> Result<(), SandboxError> {
         let asked = self.connection.answer(|request| Request::SignalProgram {
             request,
@@ -305,12 +327,7 @@ impl Sandbox for GuestSandbox {
     }
 
     async fn browse(&self, question: OwnedFd, seen: OwnedFd) -> Result<(), SandboxError> {
-        if self.version & protocol::BROWSES == 0 {
-            return Err(SandboxError::OtherVersion {
-                theirs: self.version,
-                ours: protocol::SPOKEN,
-            });
-        }
+        self.knows_more()?;
         let make = |request| Request::Browse { request };
         self.carry("look into", make, vec![question, seen]).await
     }

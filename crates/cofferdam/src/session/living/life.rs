@@ -71,16 +71,31 @@ pub(in crate::session) async fn ask(
     provider: &dyn BindMountProvider,
     handle: &Handle,
 ) -> Result<Condition, SandboxError> {
+    Ok(ask_both(provider, handle, false).await?.0)
+}
+
+/// The same, and with `memory` what its programs use: nothing where it is stopped, or an older version started it.
+pub(in crate::session) async fn ask_both(
+    provider: &dyn BindMountProvider,
+    handle: &Handle,
+    memory: bool,
+) -> Result<(Condition, Option<u64>), SandboxError> {
     let sandbox = match provider.open(handle).await {
         Ok(sandbox) => sandbox,
-        Err(SandboxError::NotRunning) => return Ok(Condition::Stopped),
+        Err(SandboxError::NotRunning) => return Ok((Condition::Stopped, None)),
         Err(error) => return Err(error),
     };
-    Ok(if sandbox.status().await?.paused {
+    let condition = if sandbox.status().await?.paused {
         Condition::Paused
     } else {
         Condition::Running
-    })
+    };
+    let used = if memory {
+        sandbox.memory().await.ok()
+    } else {
+        None
+    };
+    Ok((condition, used))
 }
 
 impl Session {

@@ -124,6 +124,8 @@ pub struct Summary {
     /// The directory that its agent works in, or worked in; `None` where that is gone. Of a dev sandbox on a branch the one inside.
     #[serde(serialize_with = "crate::path_json::optional")]
     pub workdir: Option<PathBuf>,
+    /// Bytes that its programs have for themselves ([`ask`]); nothing where none run, or that cannot be told.
+    pub memory: Option<u64>,
     /// What it has that outlives it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<VolumeName>,
@@ -200,10 +202,14 @@ pub async fn ask(home: &Home, summaries: &mut [Summary]) -> Vec<(SandboxId, Stri
             if provider.name() != one.provider {
                 return Ok(None);
             }
-            living::ask(&provider, &handle).await.map(Some)
+            living::ask_both(&provider, &handle, true).await.map(Some)
         };
         let asked = tokio::time::timeout(ASKED, ask).await;
-        match asked.unwrap_or(Err(SandboxError::TimedOut(ASKED.as_secs()))) {
+        let asked = asked.unwrap_or(Err(SandboxError::TimedOut(ASKED.as_secs())));
+        if let Ok(Some((_, used))) = asked {
+            one.memory = used;
+        }
+        match asked.map(|answer| answer.map(|(condition, _)| condition)) {
             // What is wrong with it is said as long as it is.
             Ok(None) => {}
             Ok(_) if one.state == State::Missing => {}
@@ -353,6 +359,7 @@ async fn summary(
             _ => workdir(&record, home),
         },
         volumes: record.volumes.iter().map(|one| one.name.clone()).collect(),
+        memory: None,
         created: record.created,
         name: record.name,
         provider: record.provider,

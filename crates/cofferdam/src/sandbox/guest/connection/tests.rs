@@ -248,7 +248,7 @@ macro_rules! questions {
 }
 questions!(
     Exec, Terminal, Detached, Freeze, Thaw, Pause, Resume, Watch, Status, Programs, Signal,
-    Sockets, Prove, Connect, Unpack, Snapshot, Deliver, Browse,
+    Sockets, Prove, Connect, Unpack, Snapshot, Deliver, Browse, Memory,
 );
 
 /// Which question it is that is asked by a request. Who adds one to the protocol says here how it is asked, or where else
@@ -276,6 +276,7 @@ fn question_of(request: &Request) -> Result<Question, &'static str> {
         Request::Snapshot { .. } => Question::Snapshot,
         Request::Deliver { .. } => Question::Deliver,
         Request::Browse { .. } => Question::Browse,
+        Request::Memory { .. } => Question::Memory,
         Request::Signal { .. } => return Err("follows an exec"),
         Request::Stay { .. } => return Err("nobody_stays_by_a_lie"),
         Request::Ping { .. } => return Err("nothing_a_guest_says_hangs_the_host"),
@@ -371,6 +372,7 @@ async fn asked(sandbox: &GuestSandbox, question: Question) -> bool {
         Question::Programs => sandbox.programs().await.is_ok(),
         Question::Signal => sandbox.signal(7, 9).await.is_ok(),
         Question::Sockets => sandbox.sockets().await.is_ok(),
+        Question::Memory => sandbox.memory().await.is_ok(),
         Question::Connect => sandbox.connect(80).await.is_ok(),
         Question::Unpack | Question::Snapshot | Question::Deliver | Question::Browse => {
             carried(sandbox, question).await
@@ -593,6 +595,13 @@ async fn an_honest_guest_is_understood() {
             Reply::Programs {
                 request: 0,
                 programs: Vec::new(),
+            },
+        ),
+        (
+            Question::Memory,
+            Reply::Memory {
+                request: 0,
+                bytes: 7,
             },
         ),
         (Question::Freeze, Reply::Done { request: 0 }),
