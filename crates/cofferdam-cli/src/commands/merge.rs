@@ -67,7 +67,10 @@ pub(crate) async fn run(
     // What was told above, and stays where it is.
     let looked_at = living.as_ref().map(|collection| &collection.landing);
     let looked_at = looked_at.filter(|landing| landing.is_to_be_looked_at());
-    let mut stands = looked_at.is_some();
+    let refused = living
+        .as_ref()
+        .is_some_and(|one| matches!(one.landing, Landing::Refused { .. }));
+    let mut stands = looked_at.is_some() || refused;
     for Merge {
         landing,
         commits,
@@ -76,7 +79,8 @@ pub(crate) async fn run(
         ..
     } in &merges
     {
-        if matches!(landing, Landing::Nothing) && commits.is_empty() && looked_at.is_some() {
+        let is_nothing = matches!(landing, Landing::Nothing);
+        if is_nothing && (refused || commits.is_empty() && looked_at.is_some()) {
             continue;
         }
         output::data(&match (landing, commits.len()) {
@@ -93,6 +97,12 @@ pub(crate) async fn run(
         stands |= matches!(landing, Landing::Kept { .. } | Landing::Refused { .. });
     }
     if let Some(next) = looked_at.and_then(|kept| summary::after_merge(kept, name, false)) {
+        output::data(&format!("next: {}\n", from_here(&next)))?;
+    }
+    if refused {
+        let next = format!(
+            "cofferdam shell {name}   # take back the commit that has it, by `git reset --soft` to the one before, and change that"
+        );
         output::data(&format!("next: {}\n", from_here(&next)))?;
     }
     if stands {

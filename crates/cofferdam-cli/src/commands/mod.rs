@@ -124,7 +124,9 @@ pub(crate) async fn dispatch(
                 Command::Mcp(arguments) => {
                     Box::pin(mcp::run(&arguments, environment, &interrupt)).await
                 }
-                Command::Merge(arguments) => merge::run(arguments, environment, &interrupt).await,
+                Command::Merge(arguments) => {
+                    Box::pin(merge::run(arguments, environment, &interrupt)).await
+                }
                 Command::Apply(arguments) => apply::run(arguments, environment, &interrupt).await,
                 Command::Worktree(arguments) => {
                     worktree::run(arguments, environment, &interrupt).await

@@ -203,6 +203,7 @@ fn in_plan(error: &PlanError) -> Cause<'_> {
         | PlanError::EmptyPrompt
         | PlanError::BranchTaken(_)
         | PlanError::BranchMade(_)
+        | PlanError::BranchBarred { .. }
         | PlanError::GitSymlink(_)
         | PlanError::SharedHome(_)
         | PlanError::ShowsHome { .. }

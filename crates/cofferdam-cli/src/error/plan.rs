@@ -119,6 +119,9 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::BranchMade(_) => "give the same command again, and it works on that branch as it is; or name another \
              with `--branch`"
             .to_owned(),
+        PlanError::BranchBarred { .. } => {
+            "a branch that is named in there is in the way: rename it with `git branch -m`, and try again".to_owned()
+        }
         PlanError::NoSuchNetwork { given, .. } => match given.first() {
             Some(kind) => format!("ask for `--network {}`", kind.as_str()),
             None => return None,
@@ -188,6 +191,7 @@ pub(crate) fn hint_within(error: &PlanError) -> Option<String> {
         | PlanError::EmptyPrompt
         | PlanError::BranchTaken(_)
         | PlanError::BranchMade(_)
+        | PlanError::BranchBarred { .. }
         | PlanError::GitSymlink(_)
         | PlanError::SharedHome(_)
         | PlanError::ShowsHome { .. }

@@ -69,6 +69,7 @@ mod living_versions;
 mod look;
 mod man;
 mod mcp;
+mod mcp_commits;
 mod mcp_http;
 mod mcp_serves;
 mod merge;

@@ -1,4 +1,5 @@
 use crate::environment::{TestEnvironment, check, commit_script};
+use crate::lives::Lives;
 
 fn with_sandbox(script: &str) -> TestEnvironment {
     let environment = TestEnvironment::with_repository();
@@ -77,6 +78,44 @@ fn all_of_it_may_be_one_commit() {
         .cofferdam(&["merge", "--squash", "one"])
         .expect_code(1);
     assert_eq!(conflict.references(), before);
+}
+
+/// A sandbox that goes on after it was merged as one commit is merged from there on; where that commit is gone, all of it.
+#[test]
+fn a_squash_goes_on_from_the_last_one() {
+    let lives = Lives::with("one", &["--network", "none"]);
+    let work = |text: &str| {
+        let script = format!(
+            "echo {text} > README.md; echo {text} > {text}; git add -A; git commit -qm {text}"
+        );
+        lives.exec("one", &script).expect_code(0);
+    };
+    let squash = || lives.cofferdam(&["merge", "--squash", "one"]);
+    let start = lives.git(&["rev-parse", "HEAD"]);
+    work("first");
+    squash().expect_code(0);
+    let first = lives.git(&["rev-parse", "HEAD"]);
+    work("second");
+    squash().expect_code(0);
+    assert_eq!(lives.git(&["rev-parse", "HEAD^@"]), first);
+    assert_eq!(lives.read("README.md"), "second\n");
+    let message = lives.git(&["log", "-1", "--format=%B"]);
+    assert_eq!(message.trim(), "Work of sandbox 'one'\n\n* second");
+    // Nothing is new.
+    let before = lives.references();
+    let again = squash().expect_code(0);
+    assert!(again.stdout.contains("nothing to merge"), "{again}");
+    assert_eq!(lives.references(), before);
+    // Its user takes both back.
+    lives.git(&["reset", "-q", "--hard", start.trim()]);
+    squash().expect_code(0);
+    assert_eq!(lives.git(&["rev-parse", "HEAD^@"]), start);
+    for file in ["first", "second"] {
+        assert!(lives.repository().join(file).exists(), "{file}");
+    }
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
 }
 
 #[test]

@@ -5,10 +5,9 @@ use std::io;
 /// So many processes are looked at: more than a sandbox may have by default.
 const MOST: usize = 8192;
 
-/// Bytes: of each process what it has for itself, as proc(5) tells it in `statm`. The guest itself is not counted.
+/// Bytes: of each process what it has for itself or shares as memory, as proc(5) tells it in `status`. The guest itself is not counted.
 pub(super) fn used() -> io::Result<u64> {
-    let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-    let mut pages = 0;
+    let mut all = 0;
     for entry in std::fs::read_dir("/proc")?.flatten().take(MOST) {
         let name = entry.file_name();
         let number = name.to_str().and_then(|name| name.parse::<u32>().ok());
@@ -16,19 +15,22 @@ pub(super) fn used() -> io::Result<u64> {
             continue;
         }
         // It may have ended just now.
-        if let Ok(text) = std::fs::read_to_string(entry.path().join("statm")) {
-            pages += own(&text).unwrap_or(0);
+        if let Ok(text) = std::fs::read_to_string(entry.path().join("status")) {
+            all += own(&text);
         }
     }
-    Ok(pages * page)
+    Ok(all * 1024)
 }
 
-/// Pages in memory, without those that are of files.
-fn own(statm: &str) -> Option<u64> {
-    let mut numbers = statm.split_ascii_whitespace().skip(1);
-    let resident: u64 = numbers.next()?.parse().ok()?;
-    let shared: u64 = numbers.next()?.parse().ok()?;
-    Some(resident.saturating_sub(shared))
+/// In units of 1,024 bytes, without what is of files. A process of the kernel's, or one that has just ended, has none.
+fn own(status: &str) -> u64 {
+    let lines = status.lines().filter_map(|line| {
+        let rest = line
+            .strip_prefix("RssAnon:")
+            .or_else(|| line.strip_prefix("RssShmem:"));
+        rest?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
+    lines.sum()
 }
 
 #[cfg(test)]
@@ -37,8 +39,8 @@ mod tests {
 
     #[test]
     fn what_is_of_files_is_shared() {
-        assert_eq!(own("1000 300 120 4 0 200 0\n"), Some(180));
-        assert_eq!(own("0 0 0 0 0 0 0\n"), Some(0));
-        assert_eq!(own("7"), None);
+        let status = "Name:\tx\nVmRSS:\t    900 kB\nRssAnon:\t     180 kB\nRssFile:\t     700 kB\nRssShmem:\t      20 kB\n";
+        assert_eq!(own(status), 200);
+        assert_eq!(own("Name:\tRssAnon: 5 kB\nState:\tZ (zombie)\n"), 0);
     }
 }

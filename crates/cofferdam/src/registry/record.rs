@@ -154,6 +154,15 @@ pub struct Outcome {
     pub no_agent: bool,
 }
 
+/// Commits that were merged as one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Squashed {
+    /// The last of them.
+    pub tip: Oid,
+    /// The one.
+    pub into: Oid,
+}
+
 /// Everything that is needed to collect and dispose of a sandbox, by whoever comes next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(
@@ -225,6 +234,9 @@ pub struct Record {
     /// When it did. Absent where nothing has, and in records of earlier builds.
     #[serde(default)]
     pub landed_at: Option<Timestamp>,
+    /// What of its branch was merged last as one commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub squashed: Option<Box<Squashed>>,
     /// As [`Outcome::took_work`], of whatever came home while it lived.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub took_work: bool,

@@ -39,6 +39,7 @@ fn record(name: &str, repository: &Path) -> Record {
         setup: Setup::Done,
         landed: None,
         landed_at: None,
+        squashed: None,
         took_work: false,
         mounts: Vec::new(),
         volumes: Vec::new(),

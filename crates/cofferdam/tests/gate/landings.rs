@@ -433,6 +433,7 @@ async fn nothing_lands_where_what_an_agent_left_is_not_collected() {
             identity: &identity(),
             message: "Merge the sandbox's work\n",
             squash: false,
+            has: None,
         };
         let barred = |top: &Path| (top == w.host()).then(|| "an agent was there".to_owned());
         let incoming = (&accepted).into();
@@ -482,6 +483,7 @@ async fn a_landing_that_waits_can_be_cancelled() {
             identity: &identity(),
             message: "Merge the sandbox's work\n",
             squash: false,
+            has: None,
         };
         let incoming = (&accepted).into();
         let state = w.state();

@@ -123,6 +123,7 @@ async fn try_merge(
         identity: &identity(),
         message: "Merge the sandbox's work\n",
         squash: false,
+        has: None,
     };
     let (incoming, state) = (accepted.into(), w.state());
     land::merge_to_head(repo, &target, &incoming, &state, &|_| None, &w.cancel).await

@@ -432,6 +432,7 @@ impl World {
             identity: &identity(),
             message: "Merge the sandbox's work\n",
             squash: false,
+            has: None,
         };
         land::merge_to_head(
             &self.repo,

@@ -44,6 +44,7 @@ fn at_work(spec: &WallSpec, name: &str) -> Owned {
         setup: cofferdam::registry::Setup::Done,
         landed: None,
         landed_at: None,
+        squashed: None,
         took_work: false,
         volumes: Vec::new(),
         ports: Vec::new(),

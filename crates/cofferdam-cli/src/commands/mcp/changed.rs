@@ -33,13 +33,24 @@ pub(super) async fn record(session: &Session, tool: &str) -> Changed {
     match Box::pin(session.record_changes(tool)).await {
         Ok((recorded, collection)) => {
             match recorded {
-                Recorded::Nothing | Recorded::Commit { unread: 0 } => {}
-                Recorded::Commit { unread } => notes.push(format!(
-                    "{unread} changed paths could not be read, and are in no commit"
-                )),
-                Recorded::Refused { why } => {
-                    notes.push(format!("the changes are in no commit yet: {why}"));
+                Recorded::Nothing => {}
+                Recorded::Commit { unread, left_out } => {
+                    if unread > 0 {
+                        notes.push(format!(
+                            "{unread} changed paths could not be read, and are in no commit"
+                        ));
+                    }
+                    if let Some(why) = left_out {
+                        notes.push(format!(
+                            "what the commit gate refuses is in no commit, and stays as it is in the sandbox: {}",
+                            printable_line(&why)
+                        ));
+                    }
                 }
+                Recorded::Refused { why } => notes.push(format!(
+                    "the changes are in no commit yet; change what is in the way, and the next call commits them: {}",
+                    printable_line(&why)
+                )),
             }
             if let Some(collection) = collection {
                 tell(&collection, &mut notes);
@@ -65,7 +76,8 @@ pub(super) async fn record(session: &Session, tool: &str) -> Changed {
 fn tell(collection: &Collection, notes: &mut Vec<String>) {
     match &collection.landing {
         Landing::Refused { why, .. } => notes.push(format!(
-            "the commits stay inside, because the commit gate refuses them: {}",
+            "the commits stay inside, because the commit gate refuses them: {}; take the commit back that has it (`git reset --soft` to the one \
+             before it, with `sandbox-exec`) and change that: the next call commits the rest",
             printable_line(why)
         )),
         Landing::Kept { why, .. } => {
@@ -78,6 +90,13 @@ fn tell(collection: &Collection, notes: &mut Vec<String>) {
         notes.push(ended.to_owned());
     }
     notes.extend(collection.notes.iter().map(|note| printable_line(note)));
+}
+
+impl Changed {
+    /// There is no new commit, and nothing to say of that.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.commits.is_empty() && self.notes.is_empty()
+    }
 }
 
 impl fmt::Display for Changed {

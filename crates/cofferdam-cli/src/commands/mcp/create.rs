@@ -3,6 +3,8 @@
 use std::fmt;
 
 use cofferdam::names::Slug;
+use cofferdam::registry;
+use cofferdam::session::manage::ManageError;
 use cofferdam::session::{PlanError, RunError, RunErrorKind, Session};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::failure::Failure;
 use super::server::{Asked, Server};
 use super::tool::{Call, Effect};
-use crate::commands::{create, keep_ready};
+use crate::commands::{create, here, keep_ready};
+use crate::error::CliError;
 
 /// Make a sandbox
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -56,6 +59,7 @@ impl Call for Create {
                 "Choose a short name of letters and digits, such as fix-17.",
             )
         })?;
+        not_there(&name, &server, &asked).await?;
         let options = create::unattended(&name, self.base, server.environment()).await?;
         let caller = server.caller(&asked);
         let made = Box::pin(Session::create(&caller, &options));
@@ -73,6 +77,32 @@ impl Call for Create {
             network: create::network(record).to_owned(),
         })
     }
+}
+
+/// A person who names a branch of theirs wants to go on with it. An agent that happens to hit one must not.
+async fn not_there(name: &Slug, server: &Server, asked: &Asked) -> Result<(), Failure> {
+    let repository = here::repository(server.environment(), server.interrupt()).await;
+    let repository = repository.map_err(CliError::from)?;
+    let branch = format!("refs/heads/cofferdam/{name}");
+    let there = repository.resolve(&branch, &asked.cancel).await;
+    if there
+        .map_err(ManageError::from)
+        .map_err(CliError::from)?
+        .is_none()
+    {
+        return Ok(());
+    }
+    let taken = registry::find(&server.environment().home, &repository.top, name.as_str());
+    if taken.is_ok() {
+        // Whose it is, is said by who makes it.
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("the branch cofferdam/{name} is there already, and no sandbox is on it"),
+        format!(
+            "Choose another name. Or ask the person you work for whether it may go: `git branch -m cofferdam/{name} OTHER-NAME`."
+        ),
+    ))
 }
 
 fn explain(error: RunError, name: &Slug) -> Failure {

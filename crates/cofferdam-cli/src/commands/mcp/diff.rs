@@ -53,7 +53,7 @@ impl Call for Diff {
 
     async fn call(self, server: Server, asked: Asked) -> Result<Told, Failure> {
         let session = server.to_change(&self.sandbox, &asked).await?;
-        let mut notes = changed::record(&session, "sandbox-exec").await.notes;
+        let mut notes = changed::record(&session, Self::NAME).await.notes;
         let style = if self.stat {
             DiffStyle::Stat
         } else {

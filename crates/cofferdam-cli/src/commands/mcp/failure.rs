@@ -50,7 +50,10 @@ impl From<CliError> for Failure {
             .map(|line| line.strip_prefix("hint: ").unwrap_or(line))
             .collect();
         let hints = hints.join("\n");
-        let next = if hints.contains("cofferdam ") {
+        let next = if ["cofferdam ", "sudo ", "systemctl "]
+            .iter()
+            .any(|one| hints.contains(one))
+        {
             format!("{THEIRS}{hints}")
         } else {
             hints

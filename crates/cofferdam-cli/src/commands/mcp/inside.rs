@@ -195,5 +195,8 @@ fn is_missing(number: i32) -> bool {
 
 /// Below `place`, as an agent names it.
 pub(super) fn below(session: &Session, place: &Path, path: &[u8]) -> String {
+    if path.is_empty() {
+        return shown(session, place);
+    }
     shown(session, &place.join(std::ffi::OsStr::from_bytes(path)))
 }

@@ -74,11 +74,18 @@ impl Call for Write {
         };
         put(&session, &path, mode, self.content.as_bytes()).await?;
         drop(alone);
+        let mut changed = changed::record(&session, Self::NAME).await;
+        let created = before.is_none();
+        if created && changed.is_nothing() && path.starts_with(session.workdir()?) {
+            changed
+                .notes
+                .push("an ignore file covers it: it is in no commit".to_owned());
+        }
         Ok(Wrote {
             path: inside::shown(&session, &path),
-            created: before.is_none(),
+            created,
             bytes: self.content.len(),
-            changed: changed::record(&session, Self::NAME).await,
+            changed,
         })
     }
 }

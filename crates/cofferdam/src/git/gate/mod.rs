@@ -210,6 +210,17 @@ pub enum Refusal {
     TooSlow(Duration),
 }
 
+impl Refusal {
+    /// What of the trees may not come home: printable paths.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        let violations = match self {
+            Self::Tree(violations) => violations.as_slice(),
+            _ => &[],
+        };
+        violations.iter().map(|one| one.path.as_str())
+    }
+}
+
 fn list_violations(violations: &[Violation]) -> String {
     let shown: Vec<String> = violations
         .iter()

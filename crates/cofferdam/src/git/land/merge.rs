@@ -32,6 +32,8 @@ pub struct Merging<'a> {
     pub message: &'a str,
     /// All of it is one commit on the target, and no merge.
     pub squash: bool,
+    /// A commit behind it whose files the target has already, by another commit. Of a squash.
+    pub has: Option<&'a Oid>,
 }
 
 /// Fast-forwards where possible, else makes a merge commit. On a conflict, or where the result
@@ -166,7 +168,7 @@ async fn combine(
 ) -> Result<Combined, LandError> {
     let tip = incoming.tip();
     if target.squash {
-        return squashed(repo, current, tip, target, cancel).await;
+        return Box::pin(squashed(repo, current, tip, target, cancel)).await;
     }
     if tip == current || repo.is_ancestor(tip, current, cancel).await? {
         return Ok(Combined::Already);
@@ -193,7 +195,15 @@ async fn squashed(
     if repo.is_ancestor(tip, current, cancel).await? {
         return Ok(Combined::Already);
     }
-    let tree = match merge_tree(repo, current, tip, cancel).await? {
+    // As if the target had gone on from what it has of it.
+    let ours = match target.has {
+        Some(has) => {
+            let tree = repo.tree_of(current, cancel).await?;
+            commit(repo, &tree, &[has], target, cancel).await?
+        }
+        None => current.clone(),
+    };
+    let tree = match merge_tree(repo, &ours, tip, cancel).await? {
         Merged::Conflict(files) => return Ok(Combined::Conflict(files)),
         Merged::Tree(tree) => tree,
     };

@@ -118,7 +118,10 @@ impl Collector<'_> {
                     self.welcome(&mut journey, tip, &accepted, collected)
                         .await?;
                 }
-                Received::Refused { why, pack, .. } => {
+                Received::Refused {
+                    why, pack, paths, ..
+                } => {
+                    collected.refused_paths.extend(paths);
                     let pack = journey.bounded(pack)?;
                     collected.keeps_repository |= pack.is_none();
                     let landing = Landing::Refused { pack, why };

@@ -115,6 +115,7 @@ impl Collector<'_> {
                     identity: self.author,
                     message: &merge_message(branch, target),
                     squash: false,
+                    has: None,
                 };
                 let incoming = Incoming::from(accepted);
                 let barred = |top: &Path| barred(self.home, record.id, top);

@@ -38,6 +38,7 @@ const DIRECTORIES: &str = "directories";
 const INDEX: &str = "index";
 const GONE: &str = "gone";
 const ADD: &str = "add";
+const LEFT_OUT: &str = "left-out";
 /// Where that directory is, in the state directory.
 pub(super) const PLACE: &str = "reader";
 
@@ -287,6 +288,13 @@ impl Collector<'_> {
         let done = jail::run(request, self.cancel).await.ok()?;
         done.exit.success().then_some(done.stdout)
     }
+}
+
+/// Puts the paths that are to be in no commit beside what [`Collector::left`] has put there.
+pub(super) fn put_left_out(owned: &Owned, paths: &[String]) -> Result<(), FileError> {
+    let reader = owned.directory().join(PLACE);
+    let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+    fsx::write_with_mode(&reader.join(LEFT_OUT), &list(paths.iter()), 0o644)
 }
 
 /// Of a jail in which git runs what the sandbox's settings say (filters): as the sandbox had them.

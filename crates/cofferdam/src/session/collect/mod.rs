@@ -125,6 +125,8 @@ pub(super) struct Collected {
     pub notes: Vec<String>,
     /// Where inside what landed came from, if that is not the sandbox's own branch. Printable.
     pub switched: Option<String>,
+    /// What of the trees the gate did not let in: printable paths.
+    pub refused_paths: Vec<String>,
     /// Of a landing that a death had cut short: see [`land::Landed`].
     pub changed_outside: Vec<String>,
     /// See [`Outcome::keeps_repository`].
@@ -215,6 +217,7 @@ impl Collector<'_> {
             beside: Vec::new(),
             notes: Vec::new(),
             switched: None,
+            refused_paths: Vec::new(),
             changed_outside: Vec::new(),
             keeps_repository: false,
             executes: BTreeSet::new(),

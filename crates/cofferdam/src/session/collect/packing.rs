@@ -32,6 +32,8 @@ pub(super) enum Received {
         pack: Option<PathBuf>,
         /// It does not descend from where the sandbox started.
         elsewhere: bool,
+        /// What of its trees may not come home: printable paths.
+        paths: Vec<String>,
     },
 }
 
@@ -170,17 +172,20 @@ impl Collector<'_> {
                     why,
                     pack: None,
                     elsewhere: false,
+                    paths: Vec::new(),
                 })
             }
             (_, Err(GateError::Refused { why, pack })) => Ok(Received::Refused {
+                elsewhere: matches!(why, Refusal::NotDescendant { .. }),
+                paths: why.paths().map(str::to_owned).collect(),
                 why: why.to_string(),
                 pack,
-                elsewhere: matches!(why, Refusal::NotDescendant { .. }),
             }),
             (_, Err(error @ GateError::TimedOut(_))) => Ok(Received::Refused {
                 why: error.to_string(),
                 pack: None,
                 elsewhere: false,
+                paths: Vec::new(),
             }),
             (_, Err(error)) => Err(error.into()),
         }

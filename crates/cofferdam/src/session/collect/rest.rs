@@ -104,6 +104,47 @@ const COMMIT_WHAT_IS_LEFT: &str = commit!(
     "git commit-tree -p HEAD -m 'uncommitted work of the sandbox' \"$tree\""
 );
 
+/// New files that the ignore files of `$BASE` cover are not added, whatever became of those files since. Only those on the way to a new
+/// file are looked at.
+macro_rules! drop_ignored {
+    () => {
+        "drop_ignored() {
+        rules=$(mktemp -d) || return 1
+        git diff-index --cached -z --name-only --no-renames --diff-filter=A --ignore-submodules=all HEAD >\"$rules/.added\" || return 1
+        test -s \"$rules/.added\" || { rm -rf \"$rules\"; return 0; }
+        cp \"$rules/.added\" \"$rules/.up\"
+        while test -s \"$rules/.up\"; do
+            xargs -0 dirname -z -- <\"$rules/.up\" | sort -zu >\"$rules/.next\"
+            cat \"$rules/.next\" >>\"$rules/.all\"
+            grep -zvx '[.]' \"$rules/.next\" >\"$rules/.up\" || :
+        done
+        sort -zu \"$rules/.all\" | sed -z 's|^[.]$||; s|$|/.gitignore|; s|^/||' >\"$rules/.names\"
+        xargs -0 git ls-tree -z --full-tree \"$BASE\" -- <\"$rules/.names\" >\"$rules/.tree\" || return 1
+        if test -s \"$rules/.tree\"; then
+            mkdir \"$rules/tree\" && GIT_INDEX_FILE=\"$rules/.index\" git update-index -z --index-info <\"$rules/.tree\" &&
+                GIT_INDEX_FILE=\"$rules/.index\" git checkout-index --all --prefix=\"$rules/tree/\" || return 1
+            (cd \"$rules/tree\" && unset GIT_LITERAL_PATHSPECS &&
+                GIT_DIR=$READER GIT_WORK_TREE=$rules/tree git check-ignore -z --no-index --stdin <\"$rules/.added\" >\"$rules/.drop\")
+            test $? -le 1 && git update-index -z --force-remove --stdin <\"$rules/.drop\" || return 1
+        fi
+        rm -rf \"$rules\"
+    }
+    drop_left_out() {
+        test -s \"$READER/left-out\" || return 0
+        git update-index -z --force-remove --stdin <\"$READER/left-out\" &&
+            xargs -0 git ls-tree -r -z --full-tree HEAD -- <\"$READER/left-out\" >\"$index.tree\" &&
+            git update-index -z --index-info <\"$index.tree\"
+        code=$?; rm -f \"$index.tree\"; return $code
+    }"
+    };
+}
+
+/// Takes the commit `$MADE` back, where it is the last one: what it changed is in the files, and in no commit.
+const TAKE_BACK: &str = "export LC_ALL=C
+    test \"$(git rev-parse HEAD)\" = \"$MADE\" && parent=$(git rev-parse \"$MADE^\") || exit 1
+    new=$(mktemp -u \"$GIT_DIR/index.cofferdam-XXXXXX\") && GIT_INDEX_FILE=\"$new\" git read-tree \"$parent\" && chmod 644 \"$new\" || exit 1
+    mv -fT \"$new\" \"$GIT_DIR/index\" && git update-ref -m 'cofferdam: the gate refused it' HEAD \"$parent\" \"$MADE\"";
+
 /// The same as the next commit of what is checked out, with `$TOOL` and the paths for a message. The index inside has it too.
 const RECORD_WHAT_IS_LEFT: &str = commit!(
     concat!(
@@ -126,10 +167,16 @@ const RECORD_WHAT_IS_LEFT: &str = commit!(
             GIT_COMMITTER_EMAIL=$EMAIL GIT_COMMITTER_DATE=$NOW git commit-tree -p \"$head\" \"$tree\") || return 1
         # Who dies in between leaves it staged, and the next one commits it.
         install && git update-ref -m \"cofferdam: $TOOL\" HEAD \"$made\" \"$head\" && echo \"$made\"
-    }"
+    }
+    ",
+        drop_ignored!()
     ),
     index_of_left!(),
-    add_left!(),
+    concat!(
+        add_left!(),
+        "
+    drop_ignored && drop_left_out || failed=1"
+    ),
     "install",
     "record"
 );
@@ -159,6 +206,8 @@ pub enum Rest {
 pub(in crate::session) struct Recording<'a> {
     /// The commit's message begins with it.
     pub(in crate::session) tool: &'a str,
+    /// What is to be in no commit.
+    pub(in crate::session) left_out: &'a [String],
 }
 
 /// What became of changes that were to be recorded.
@@ -170,6 +219,8 @@ pub enum Recorded {
     Commit {
         /// So many paths could not be read and are not in it.
         unread: u32,
+        /// Why others are not in it that the gate does not let in; they stay where they are.
+        left_out: Option<String>,
     },
     /// They stay where they are, uncommitted.
     Refused { why: String },
@@ -229,28 +280,28 @@ impl Collector<'_> {
     }
 
     /// What [`Self::rest`] would find in files of the sandbox's own, as the next commit of what is checked out inside. Nothing in it
-    /// runs.
+    /// runs. The commit with it.
     pub(in crate::session) async fn record(
         &self,
         owned: &Owned,
         by: &Recording<'_>,
-    ) -> Result<Recorded, CollectError> {
+    ) -> Result<(Recorded, Option<Oid>), CollectError> {
+        let refused = |why: String| Ok((Recorded::Refused { why }, None));
         if !owned.record.mode.owns_files() {
-            let why = "its files are its user's own".to_owned();
-            return Ok(Recorded::Refused { why });
+            return refused("its files are its user's own".to_owned());
         }
         let Some(source) = self.files(owned).await? else {
-            return Ok(Recorded::Nothing);
+            return Ok((Recorded::Nothing, None));
         };
         if !PrivateClone::at(owned.directory()).git_dir.is_dir() {
-            let why = "the sandbox's git directory is gone".to_owned();
-            return Ok(Recorded::Refused { why });
+            return refused("the sandbox's git directory is gone".to_owned());
         }
         let left = self.left(owned).await;
         if left.as_ref().is_some_and(Left::is_nothing) {
-            return Ok(Recorded::Nothing);
+            return Ok((Recorded::Nothing, None));
         }
         self.put_left(owned, left)?;
+        left::put_left_out(owned, by.left_out)?;
         let which = match owned.record.mode {
             Mode::Copy => {
                 copied::but_untouched(owned.directory(), &owned.record.workspace(self.home))
@@ -267,17 +318,32 @@ impl Collector<'_> {
         let script = RECORD_WHAT_IS_LEFT;
         let done = self.commit(owned, source, script, which, more).await?;
         if !done.exit.success() {
-            return Ok(Recorded::Refused { why: why(&done) });
+            return refused(why(&done));
         }
         let said = String::from_utf8_lossy(&done.stdout);
         let (made, unread) = said.trim_end().split_once(' ').unwrap_or_default();
         Ok(match (made, unread.parse().unwrap_or(0)) {
-            ("-", 0) => Recorded::Nothing,
-            ("-", unread) => Recorded::Refused {
-                why: format!("its git cannot read {}", paths(unread)),
-            },
-            (_, unread) => Recorded::Commit { unread },
+            ("-", 0) => (Recorded::Nothing, None),
+            ("-", unread) => return refused(format!("its git cannot read {}", paths(unread))),
+            (made, unread) => {
+                let left_out = None;
+                (Recorded::Commit { unread, left_out }, made.parse().ok())
+            }
         })
+    }
+
+    /// Takes back what [`Self::record`] made, where the gate did not let it in. `false`: it stays.
+    pub(in crate::session) async fn take_back(
+        &self,
+        owned: &Owned,
+        made: &Oid,
+    ) -> Result<bool, CollectError> {
+        let Some(source) = self.files(owned).await? else {
+            return Ok(false);
+        };
+        let more = [("MADE", made.to_string())];
+        let done = self.commit(owned, source, TAKE_BACK, Vec::new(), more);
+        Ok(done.await?.exit.success())
     }
 
     /// Runs one of the scripts that make a commit.

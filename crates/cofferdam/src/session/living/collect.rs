@@ -39,6 +39,8 @@ pub struct Collection {
     pub notes: Vec<String>,
     /// What a check of the configuration that failed has printed: both streams as they came, of very much its beginning and its end.
     pub failed_check: Option<String>,
+    /// What of the commits' trees the gate did not let in: printable paths.
+    pub refused_paths: Vec<String>,
     /// The sandbox could not be stopped for the moment it takes, and was ended.
     pub ended: bool,
     /// How long its programs stood still for it; nothing where none ran.
@@ -237,6 +239,7 @@ pub(super) async fn gather(
         taken: collected.taken.paths,
         notes,
         failed_check: failed.output(),
+        refused_paths: collected.refused_paths,
         ended: false,
         still: Duration::ZERO,
         checkout: collected.checkout,

@@ -174,6 +174,16 @@ impl Making<'_> {
         match made {
             Ok(()) => Ok(()),
             Err(RefError::Git(error)) => Err(error.into()),
+            Err(RefError::Moved { detail })
+                if self
+                    .plan
+                    .repository
+                    .resolve(&branch.full(), &self.caller.cancel)
+                    .await?
+                    .is_none() =>
+            {
+                Err(PlanError::BranchBarred { branch, detail }.into())
+            }
             Err(_) => {
                 // Then it is somebody else's, and does not go with this sandbox.
                 owned.record.branch_is_ours = false;

@@ -3,16 +3,25 @@
 use super::collect::{Collection, collector, gather};
 use super::life::turn;
 use super::{Session, SessionError};
+use crate::fsx;
+use crate::git::land::Landing;
 use crate::git::{Identity, identity};
+use crate::registry::Owned;
 use crate::sandbox::SandboxError;
-use crate::session::collect::{Reaches, Recorded, Recording};
+use crate::session::collect::{CollectError, Reaches, Recorded, Recording};
 use crate::session::emitter::Emitter;
+
+/// So often what the gate does not let in is left out, and the rest is tried again; and so many paths.
+const TRIES: usize = 8;
+const MOST_LEFT_OUT: usize = 1000;
 
 impl Session {
     /// Commits what lies uncommitted in the sandbox's own files, on what is checked out there, with `tool` and the paths for a message,
-    /// and brings home what is new, as [`Self::collect`] does. New files that an ignore file covers stay as they are. Every program is
-    /// stopped for the moment that it takes; where that cannot be, nothing is done, and there is no collection. Bounds as there, and two
-    /// minutes, and only [`crate::session::Caller::abandon`] cuts it short: what was changed is to come home.
+    /// and brings home what is new, as [`Self::collect`] does. New files that an ignore file covers stay as they are, also where one did
+    /// that the sandbox began with. What the gate does not let in is left out: it stays as it is, and what it would stand in the way of
+    /// comes home. Every program is stopped for the moment that it takes; where that cannot be, nothing is done, and there is no
+    /// collection. Bounds as there, and two minutes, and only [`crate::session::Caller::abandon`] cuts it short: what was changed is to
+    /// come home.
     pub async fn record_changes(
         &self,
         tool: &str,
@@ -32,22 +41,76 @@ impl Session {
             Err(source) => return Err(this.failed(source)),
         }
         let began = std::time::Instant::now();
-        let events = Emitter::sink(caller.events.clone());
-        let recording = Recording { tool };
-        let recorded = collector(caller, named, &author, &events);
-        let recorded = Box::pin(recorded.record(&turn, &recording)).await;
-        let sandbox = Some(this.sandbox.as_ref());
-        let gathered = gather(caller, named, &mut turn, (Reaches::WhileItLives, sandbox)).await;
+        let done = this.record_all_it_may(tool, &author, &mut turn).await;
         // Where that fails they go on when this process is gone.
         let thawed = this.sandbox.thaw().await;
-        let recorded = recorded.map_err(|source| SessionError::Collect {
-            name: named.record.name.to_string(),
-            ended: false,
-            source,
-        })?;
-        let mut collection = gathered?;
+        let (recorded, mut collection) = done?;
         thawed.map_err(|source| this.failed(source))?;
         collection.still = began.elapsed();
         Ok((recorded, Some(collection)))
     }
+
+    async fn record_all_it_may(
+        &self,
+        tool: &str,
+        author: &Identity,
+        turn: &mut Owned,
+    ) -> Result<(Recorded, Collection), SessionError> {
+        let (caller, named) = (&self.caller, &self.named);
+        let events = Emitter::sink(caller.events.clone());
+        let collector = || collector(caller, named, author, &events);
+        let failed = |source| SessionError::Collect {
+            name: named.record.name.to_string(),
+            ended: false,
+            source,
+        };
+        let (mut left_out, mut why_left_out) = (Vec::new(), None);
+        for last in (0..TRIES).rev() {
+            let recording = Recording {
+                tool,
+                left_out: &left_out,
+            };
+            let recorded = Box::pin(collector().record(turn, &recording)).await;
+            let sandbox = Some(self.sandbox.as_ref());
+            let gathered = gather(caller, named, turn, (Reaches::WhileItLives, sandbox)).await;
+            let (recorded, made) = recorded.map_err(failed)?;
+            let mut collection = gathered?;
+            let (Landing::Refused { pack, why }, Some(made)) = (&collection.landing, &made) else {
+                return Ok((with_what_is_left(recorded, why_left_out), collection));
+            };
+            if !collector().take_back(turn, made).await.map_err(failed)? {
+                return Ok((recorded, collection));
+            }
+            // The files have it all.
+            forget_refused(turn, pack.as_deref()).map_err(failed)?;
+            let mut more = std::mem::take(&mut collection.refused_paths);
+            more.retain(|path| !left_out.contains(path));
+            let why = why_left_out.map_or_else(|| why.clone(), |first| format!("{first}; {why}"));
+            collection.landing = Landing::Nothing;
+            if last == 0 || more.is_empty() || left_out.len() + more.len() > MOST_LEFT_OUT {
+                return Ok((Recorded::Refused { why }, collection));
+            }
+            left_out.extend(more);
+            why_left_out = Some(why);
+        }
+        Err(SessionError::Making {
+            name: named.record.name.to_string(),
+        })
+    }
+}
+
+fn with_what_is_left(recorded: Recorded, why: Option<String>) -> Recorded {
+    match (recorded, why) {
+        (Recorded::Commit { unread, .. }, left_out) => Recorded::Commit { unread, left_out },
+        (Recorded::Nothing, Some(why)) => Recorded::Refused { why },
+        (other, _) => other,
+    }
+}
+
+fn forget_refused(turn: &mut Owned, pack: Option<&std::path::Path>) -> Result<(), CollectError> {
+    if let Some(pack) = pack.filter(|pack| pack.starts_with(turn.directory()) && pack.is_file()) {
+        fsx::remove_file_if_exists(pack)?;
+    }
+    turn.record.outcome = None;
+    Ok(turn.save()?)
 }

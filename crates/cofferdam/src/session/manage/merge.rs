@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use tokio_util::sync::CancellationToken;
+
 use super::checkout::take_for_checkout;
 use super::{ManageError, SandboxRef, tips};
 use crate::git::CommitLine;
 use crate::git::land::Landing;
 use crate::git::land::{self, Incoming};
-use crate::git::{Head, Identity, Oid, identity};
-use crate::registry::Strategy;
+use crate::git::{GitError, Head, Identity, Oid, Repository, identity};
+use crate::registry::{Squashed, Strategy};
 use crate::session::barred::barred;
 use crate::session::collect::{CollectError, merge_message};
 use crate::session::judge::Judge;
@@ -59,10 +61,10 @@ pub async fn merge(
     judge: Option<&dyn Judge>,
 ) -> Result<Vec<Merge>, ManageError> {
     let judged = judged(target, judge).await?;
-    let (repo, owned, finished) = take_for_checkout(target, said).await?;
+    let (repo, mut owned, finished) = take_for_checkout(target, said).await?;
     let (home, cancel) = (&target.home, &target.cancel);
     let name = owned.record.name.to_string();
-    let record = &owned.record;
+    let record = &Box::new(owned.record.clone());
     let Head::Branch { name: into, .. } = &repo.head else {
         return Err(ManageError::DetachedTarget);
     };
@@ -97,12 +99,29 @@ pub async fn merge(
     };
     let repo = repo.without_drivers(cancel).await?;
     let barred = |top: &Path| barred(home, record.id, top);
-    let state = owned.directory();
+    let state = owned.directory().to_owned();
+    let state = state.as_path();
     let mut changed_outside = finished.map_or_else(Vec::new, |done| done.changed_outside);
     let mut done = Vec::new();
     for tip in missing {
+        let has = match &record.squashed {
+            Some(squashed) if options.squash => still_has(&repo, squashed, &tip.id, cancel).await?,
+            _ => None,
+        };
+        if has.as_ref() == Some(&tip.id) {
+            done.push(Merge {
+                landing: Landing::Nothing,
+                commits: repo
+                    .commits_since(&record.base, std::slice::from_ref(&tip.id), cancel)
+                    .await?,
+                changed_outside: std::mem::take(&mut changed_outside),
+                lies_there,
+            });
+            continue;
+        }
+        let since = has.as_ref().unwrap_or(&current);
         let commits = repo
-            .commits_since(&current, std::slice::from_ref(&tip.id), cancel)
+            .commits_since(since, std::slice::from_ref(&tip.id), cancel)
             .await?;
         let source = tips::branch(record).filter(|_| tip.on_branch);
         let message = match source {
@@ -139,18 +158,30 @@ pub async fn merge(
             identity: &author,
             message: &message,
             squash: options.squash,
+            has: has.as_ref(),
         };
         let incoming = if lies_there {
-            Incoming::from_head(record.id, record.base.clone(), tip.id)
+            Incoming::from_head(record.id, record.base.clone(), tip.id.clone())
         } else {
-            Incoming::from_branch(record.id, record.base.clone(), tip.id)
+            Incoming::from_branch(record.id, record.base.clone(), tip.id.clone())
         };
         let landed = land::merge_to_head(&repo, &merge, &incoming, state, &barred, cancel).await;
         let landed = landed.map_err(CollectError::from)?;
-        let landing = landed.landing;
+        let mut landing = landed.landing;
         changed_outside.extend(landed.changed_outside);
-        if let Landing::Landed { tip, .. } = &landing {
-            current = tip.clone();
+        if let Landing::Landed { tip: into, .. } = &landing {
+            if options.squash && *into == current {
+                landing = Landing::Nothing;
+            } else {
+                if options.squash && tip.on_branch {
+                    owned.record.squashed = Some(Box::new(Squashed {
+                        tip: tip.id.clone(),
+                        into: into.clone(),
+                    }));
+                    owned.save()?;
+                }
+                current = into.clone();
+            }
         }
         done.push(Merge {
             landing,
@@ -160,6 +191,18 @@ pub async fn merge(
         });
     }
     Ok(done)
+}
+
+/// What was merged as one commit before, where that is in what is checked out, and behind `tip`.
+async fn still_has(
+    repo: &Repository,
+    Squashed { tip: has, into }: &Squashed,
+    tip: &Oid,
+    cancel: &CancellationToken,
+) -> Result<Option<Oid>, GitError> {
+    let holds = repo.is_ancestor(into, repo.head.commit(), cancel).await?
+        && repo.is_ancestor(has, tip, cancel).await?;
+    Ok(holds.then(|| has.clone()))
 }
 
 /// As git says it of a squash: what came, a line each.

@@ -52,6 +52,12 @@ pub enum PlanError {
     BranchTaken(BranchName),
     #[error("branch `{0}` was made by someone else while this sandbox was")]
     BranchMade(BranchName),
+    #[error("branch `{branch}` cannot be made: {detail}")]
+    BranchBarred {
+        branch: BranchName,
+        /// Git's own words, control bytes escaped.
+        detail: String,
+    },
     #[error("{} is a symlink: the head strategy cannot cover it", .0.display())]
     GitSymlink(PathBuf),
     #[error("Cofferdam's own directory {} is the one for settings in this repository", .0.display())]

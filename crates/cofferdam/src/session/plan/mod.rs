@@ -264,6 +264,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         setup: Setup::Done,
         landed: None,
         landed_at: None,
+        squashed: None,
         took_work: false,
         mounts,
         volumes,
