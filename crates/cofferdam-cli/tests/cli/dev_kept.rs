@@ -118,6 +118,75 @@ fn volumes_are_named_and_looked_into() {
         .expect_code(0);
 }
 
+/// What a program inside writes for agents, git and shells is its own sandbox's: of its home a login travels, and nothing else.
+#[test]
+fn settings_that_one_writes_are_in_no_other() {
+    const PLANT: &str = r#"
+        mkdir -p ~/.claude/commands ~/.codex ~/.config/git ~/bin ~/.local/bin
+        echo '{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "PLANTED"}]}]}}' > ~/.claude/settings.json
+        echo PLANTED > ~/.claude/commands/x.md; echo PLANTED >> ~/.claude/CLAUDE.md; echo '{"mcpServers": "PLANTED"}' > ~/.claude.json
+        echo 'notify = ["PLANTED"]' > ~/.codex/config.toml; echo PLANTED >> ~/.codex/AGENTS.md
+        printf '[core]\n\tpager = PLANTED\n' | tee ~/.gitconfig > ~/.config/git/config
+        for name in .zshrc .zshenv .bashrc .bash_profile .profile .bash_aliases bin/git .local/bin/git; do echo PLANTED >> ~/$name; done"#;
+    const LOOK: &str = "grep -rsl PLANTED ~ /commandhistory; cat ~/.claude/.credentials.json; true";
+    let lives = Lives::new();
+    let other = lives.temporary().join("other");
+    let other = other.to_str().unwrap();
+    lives.git(&["clone", "-q", ".", other]);
+    lives.cofferdam(&["start"]).expect_code(0);
+    let login = format!("mkdir -p ~/.claude && printf %s '{LOGIN}' > ~/.claude/.credentials.json");
+    lives
+        .exec("dev", &format!("{login}\n{PLANT}"))
+        .expect_code(0);
+    // The control: where they were written they are, and the login is kept.
+    let own = lives.exec("dev", LOOK).expect_code(0);
+    for name in [
+        ".claude/settings.json",
+        ".codex/config.toml",
+        ".gitconfig",
+        ".zshrc",
+    ] {
+        assert!(own.stdout.contains(&format!("/{name}\n")), "{name}: {own}");
+    }
+    let kept = "grep -rs PLANTED ~/.cofferdam/volumes; ls -A ~/.cofferdam/volumes/cofferdam-creds/files ~/.cofferdam/volumes/cofferdam-codex-config/files 2>/dev/null; true";
+    let kept = lives.shell(kept);
+    assert!(!kept.stdout.contains("PLANTED"), "{kept}");
+    let names = ["settings", "commands", "config.toml", "AGENTS.md"];
+    assert!(
+        !names.iter().any(|name| kept.stdout.contains(name)),
+        "{kept}"
+    );
+    for elsewhere in [
+        &["-C", other, "start"][..],
+        &["start", "--branch", "two"],
+        &["create", "box", "--network", "none"],
+    ] {
+        lives.cofferdam(elsewhere).expect_code(0);
+    }
+    for (at, has_login) in [
+        (&["-C", other, "exec", "dev"][..], true),
+        (&["exec", "dev-two"], true),
+        (&["exec", "box"], false),
+    ] {
+        let words = [at, &["--", "sh", "-c", LOOK]].concat();
+        let seen = lives.cofferdam(&words).expect_code(0);
+        assert_eq!(seen.stdout, if has_login { LOGIN } else { "" }, "{at:?}");
+    }
+    // Nor in one of its own name, made anew.
+    lives
+        .cofferdam(&["delete", "--force", "dev"])
+        .expect_code(0);
+    lives.cofferdam(&["start"]).expect_code(0);
+    let seen = lives.exec("dev", LOOK).expect_code(0);
+    assert_eq!(seen.stdout, LOGIN);
+    lives
+        .cofferdam(&["-C", other, "delete", "--force", "dev"])
+        .expect_code(0);
+    lives
+        .cofferdam(&["delete", "--force", "dev", "dev-two", "box"])
+        .expect_code(0);
+}
+
 /// In containers as natively: what nobody may write, what its git refuses, and a login that somebody made there.
 // covers: S3-45, S3-59, S3-60, S3-66
 #[test]

@@ -113,7 +113,9 @@ fn what_is_not_its_to_move_stays() {
     lives.git(&["branch", "other"]);
     lives.exec(FEATURE, &format!("{COMMIT} one")).expect_code(0);
     let elsewhere = "git init -q /tmp/x && cd /tmp/x && git -c user.name=x -c user.email=x@x commit -q --allow-empty -m x && git push cofferdam::host HEAD:refs/heads/feature";
-    let cases: [(&str, &[&str]); 6] = [
+    let bad = "blob=$(echo x | git hash-object -w --stdin); tree=$({ git ls-tree HEAD; printf '100644 blob %s\\t.GIT\\n' $blob; } | git mktree); \
+        git push host $(git commit-tree -p HEAD -m bad $tree):refs/heads/cofferdam/bad";
+    let cases: [(&str, &[&str]); 8] = [
         (
             "git push host feature:main",
             &["the branch is checked out on the host"],
@@ -127,12 +129,22 @@ fn what_is_not_its_to_move_stays() {
             "git push host :feature",
             &["no branch of the host's is removed"],
         ),
+        (
+            "git push host --delete feature",
+            &["no branch of the host's is removed"],
+        ),
         ("git tag v1; git push host v1", &["only branches"]),
+        (bad, &["the commit gate refuses it", "`.git` in some form"]),
         (elsewhere, &["the commit is not there"]),
     ];
     for (script, why) in cases {
         refused(&lives, script, why);
     }
+    // What a server would be told beside it, nobody hears: git itself says so, and asks for nothing.
+    let before = lives.git(&["for-each-ref", "refs/heads"]);
+    let options = lives.exec(FEATURE, "git push -o merge_request.merge host feature");
+    assert!(!options.status.success(), "{options}");
+    assert_eq!(lives.git(&["for-each-ref", "refs/heads"]), before);
     // By git itself, past the one that explains.
     let script = "real=$(which -a git | grep -v cofferdam | head -n 1); \
         git push -q host feature && git commit -q --amend -m rewritten && $real push -f host feature";
@@ -247,6 +259,50 @@ fn what_is_pushed_is_checked() {
     let again = lives.exec(FEATURE, "git push host feature").expect_code(1);
     assert!(!again.stderr.contains("--no-checks"), "{again}");
     let good = "git rm -q bad; git commit -qm good; git push host feature";
+    lives.exec(FEATURE, good).expect_code(0);
+    assert_eq!(subject(&lives, "feature"), "good");
+    lives
+        .cofferdam(&["delete", "--force", FEATURE])
+        .expect_code(0);
+}
+
+/// Who goes around the guard and the hooks of the repository meets the checks: they ask nobody how a commit was made.
+#[test]
+fn what_went_around_guard_and_hooks_is_checked() {
+    const NO: &str = "no, says the hook";
+    let lives = Lives::new();
+    lives.configure("gate: {checks: [{cmd: 'if ls | grep -q ^ba; then exit 3; fi'}]}\n");
+    let hook = format!(
+        "#!/bin/sh\n[ \"$HUSKY\" = 0 ] && exit 0\nif ls | grep -q ^ba; then echo {NO} >&2; exit 1; fi\n"
+    );
+    let place = lives.repository().join(".git/hooks/pre-commit");
+    cofferdam::fsx::write_with_mode(&place, hook.as_bytes(), 0o755).unwrap();
+    lives.git(&["branch", "feature"]);
+    lives
+        .cofferdam(&["start", "--branch", "feature"])
+        .expect_code(0);
+    // The control: they hold off who does not go around them.
+    let held = lives.exec(FEATURE, "echo x > bad; git add bad; git commit -qm bad");
+    assert!(held.stderr.contains(NO), "{held}");
+    let held = lives.exec(FEATURE, "git commit -nqm bad");
+    assert!(held.stderr.contains("is refused in this sandbox"), "{held}");
+    let real = "real=$(which -a git | grep -v cofferdam | head -n 1)";
+    for around in [
+        "$real commit -q --no-verify -m bad",
+        "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.hooksPath GIT_CONFIG_VALUE_0=/dev/null $real commit -qm bad",
+        "git update-ref HEAD $(git commit-tree -p HEAD -m bad $(git write-tree))",
+        "HUSKY=0 $real commit -qm bad",
+    ] {
+        let script = format!("{real}; {around} || exit 9; git push host feature");
+        refused(&lives, &script, &["its checks did not succeed"]);
+        let inside = lives.exec(
+            FEATURE,
+            "git log -1 --format=%s; git reset -q --soft HEAD~1",
+        );
+        assert_eq!(inside.stdout, "bad\n", "{around}: {inside}");
+        assert_eq!(subject(&lives, "feature"), "start", "{around}");
+    }
+    let good = "git rm -qf bad; git commit -q --allow-empty -m good; git push host feature";
     lives.exec(FEATURE, good).expect_code(0);
     assert_eq!(subject(&lives, "feature"), "good");
     lives

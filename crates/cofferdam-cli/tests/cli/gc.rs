@@ -136,6 +136,61 @@ fn merged_sandboxes_are_cleared_and_no_others() {
     );
 }
 
+/// Whoever calls something of theirs as ours is called keeps it, and so does another repository's sandbox of the same name.
+#[test]
+fn what_is_only_called_as_ours_stays() {
+    let environment = TestEnvironment::with_repository();
+    let other = environment.temporary().join("other");
+    let other = other.to_str().unwrap();
+    environment.git(&["clone", "-q", ".", other]);
+    let script = commit_script(&["a"]);
+    let run = ["run", "--branch", "work", "--name", "one", "--", "sh", "-c"];
+    for name in ["user.name", "user.email"] {
+        environment.git(&["-C", other, "config", name, "u@u"]);
+    }
+    let there = [&["-C", other][..], &run, &[&script]].concat();
+    environment.cofferdam(&there).expect_code(0);
+    environment
+        .cofferdam(&[&run[..], &[&script]].concat())
+        .expect_code(0);
+
+    let theirs = ".cofferdam/worktrees/cofferdam-theirs";
+    environment.git(&["branch", "cofferdam/one"]);
+    environment.git(&["branch", "cofferdam/theirs"]);
+    environment.git(&["worktree", "add", "-q", "-b", "cofferdam/at-work", theirs]);
+    environment.write(&format!("{theirs}/draft"), "mine\n");
+    environment.git(&["update-ref", "refs/heads/refs/cofferdam/x", "main"]);
+    for place in ["volumes/cofferdam-theirs/files", "trees/theirs", "logs"] {
+        environment.puts(&format!(".cofferdam/{place}/mine"), "mine\n");
+    }
+    let mine = || {
+        let references = environment.git(&["for-each-ref", "refs/heads"]);
+        let files = environment
+            .shell("find ~/.cofferdam -name mine | sort; cd .cofferdam && find . -name draft");
+        let worktrees = environment.git(&["worktree", "list"]);
+        let others = environment
+            .cofferdam(&["-C", other, "log", "one"])
+            .expect_code(0);
+        (references, files.stdout, worktrees, others.stdout)
+    };
+    let before = mine();
+    assert_eq!(before.1.lines().count(), 4, "{}", before.1);
+    environment.cofferdam(&["gc"]).expect_code(0);
+    environment.cofferdam(&["-C", "/", "gc"]).expect_code(0);
+    assert_eq!(mine(), before);
+    environment
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+    environment.cofferdam(&["gc"]).expect_code(0);
+    let after = mine();
+    // The control: the sandbox's own branch went.
+    let gone = |line: &&str| line.ends_with("refs/heads/work");
+    assert!(before.0.lines().any(|line| gone(&line)));
+    let rest: Vec<&str> = before.0.lines().filter(|line| !gone(line)).collect();
+    assert_eq!(after.0, rest.join("\n"));
+    assert_eq!((after.1, after.2, after.3), (before.1, before.2, before.3));
+}
+
 /// A merge that had to wait: the temporary branch goes with its sandbox once its work has arrived.
 #[test]
 fn a_temporary_branch_goes_once_it_is_merged() {

@@ -75,6 +75,94 @@ fn devices_and_rights_and_second_names_stay_inside() {
     assert!(!state.exists());
 }
 
+/// A link that leads out of the repository comes out by nothing, and nothing comes out through it.
+#[test]
+fn links_that_lead_out_stay_inside() {
+    let environment = TestEnvironment::with_repository();
+    let key = environment.puts(".ssh/id_rsa", "SECRET\n");
+    let key = key.to_str().unwrap();
+    let cases = [
+        "ln -s /etc/passwd out".to_owned(),
+        format!("ln -s {key} out"),
+        "ln -s ../../../etc/passwd out".to_owned(),
+        "mkdir deep; ln -s ../../home deep/out".to_owned(),
+        // In the place of a directory with a file of the commit's.
+        "mv src moved; ln -s /etc src".to_owned(),
+    ];
+    for mode in ["layer", "copy"] {
+        for script in &cases {
+            let script = format!("echo new > new; {script}");
+            environment
+                .run(&["--name", "left", "-q", "--mode", mode], &script)
+                .expect_code(0);
+            for words in [
+                &["diff", "--uncommitted", "left"][..],
+                &["apply", "left"],
+                &["worktree", "left"],
+            ] {
+                let done = environment.cofferdam(words).expect_code(1);
+                assert!(
+                    done.stderr.contains("its target "),
+                    "{script} {words:?}: {done}"
+                );
+                assert!(!done.to_string().contains("SECRET"), "{script}: {done}");
+                assert_eq!(environment.git(&["status", "--porcelain"]), "", "{script}");
+            }
+            environment
+                .cofferdam(&["delete", "--force", "left"])
+                .expect_code(0);
+        }
+        // The control: one that stays in it comes out as what it is.
+        environment
+            .run(
+                &["--name", "left", "-q", "--mode", mode],
+                "ln -s src/lib.txt within",
+            )
+            .expect_code(0);
+        environment.cofferdam(&["apply", "left"]).expect_code(0);
+        let within = environment.repository().join("within");
+        let target = std::fs::read_link(within).unwrap();
+        assert_eq!(target.to_str(), Some("src/lib.txt"));
+        environment
+            .cofferdam(&["apply", "--undo", "left"])
+            .expect_code(0);
+        environment
+            .cofferdam(&["delete", "--force", "left"])
+            .expect_code(0);
+    }
+    environment.expect_clean();
+}
+
+/// 200 levels, and a list of names of 5 MB with `--all`, else of half of one.
+#[test]
+fn deep_and_very_many_names_come_out_in_their_time() {
+    let number = if cofferdam_lab::sample::all() {
+        21_000
+    } else {
+        2_100
+    };
+    let environment = TestEnvironment::with_repository();
+    let script = format!(
+        "perl -e 'for (1..{number}) {{ open(F, q(>), sprintf(q(%0240d), $_)) or die }}
+        for (1..200) {{ mkdir q(d); chdir q(d) or die }} open(F, q(>), q(bottom)) or die; print F 1'"
+    );
+    environment
+        .run(&["--name", "left", "-q"], &script)
+        .expect_code(0);
+    environment.cofferdam(&["apply", "left"]).expect_code(0);
+    let staged = environment.git(&["diff", "--cached", "--name-only"]);
+    assert_eq!(staged.lines().count(), number + 1);
+    let bottom = format!("{}bottom", "d/".repeat(200));
+    assert_eq!(environment.read(&bottom), "1");
+    environment
+        .cofferdam(&["apply", "--undo", "left"])
+        .expect_code(0);
+    environment
+        .cofferdam(&["delete", "--force", "left"])
+        .expect_code(0);
+    environment.expect_clean();
+}
+
 /// What git can take into no commit is counted, and goes with the sandbox only when its user says so.
 #[test]
 fn what_git_cannot_take_is_said() {

@@ -92,6 +92,62 @@ fn hostile_names_and_subjects_are_inert() {
     });
 }
 
+/// Whatever a commit says, of whom and how long: what is shown of it has no byte that a terminal obeys, and an end.
+#[test]
+fn whatever_a_commit_says_is_shown_inert_and_bounded() {
+    everywhere(67, |world| {
+        let script = r#"
+        odd=$(printf 'a\033[2Jb\033]52;c;eA==\007c\033]8;;x\007d\re\177f\302\233g\342\200\256h')
+        export GIT_AUTHOR_NAME="$odd" GIT_COMMITTER_NAME="$odd" GIT_AUTHOR_EMAIL="$odd"
+        printf '%s\n' "$odd" > file; printf 'overwritten\rnew\n' > "$odd"; git add -A; git commit -qm "$odd"
+        { printf '%s' "$odd"; head -c 1000000 /dev/zero | tr '\0' x; printf '\n\n'; head -c 1000000 /dev/zero | tr '\0' y; } > /tmp/m
+        head -c 1000000 /dev/zero | tr '\0' z > line; git add line; git commit -qF /tmp/m
+        git checkout -q -b "$(printf 'b\342\200\256y')"; git commit -q --allow-empty -m beside; git checkout -q -
+    "#;
+        let done = world
+            .run(&["--branch", "odd", "--name", "odd"], script)
+            .expect_code(0);
+        let told = format!("{}{}", done.stdout, done.stderr);
+        let commands = [
+            &["log", "odd"][..],
+            &["log", "odd", "--json"],
+            &["diff", "odd", "--stat"],
+            &["diff", "odd", "--name-status"],
+            &["list"],
+            &["list", "--json"],
+            &["status", "odd"],
+        ];
+        let mut texts = vec![(told, 64 << 10)];
+        for words in commands {
+            let done = world.cofferdam(words).expect_code(0);
+            assert!(!done.stdout.is_empty(), "{words:?}: {done}");
+            // What is for programs is whole.
+            let most = if words == ["log", "odd", "--json"] {
+                2_000_000
+            } else {
+                64 << 10
+            };
+            texts.push((format!("{}{}", done.stdout, done.stderr), most));
+        }
+        // It is in the file, and so it is shown, once.
+        let diff = world.cofferdam(&["diff", "odd"]).expect_code(0).stdout;
+        assert!(diff.contains("+overwritten\\u{d}new\n"));
+        texts.push((diff, 2_000_000));
+        let obeyed = |c: &char| {
+            c.is_control() && !['\n', '\t'].contains(c)
+                || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        };
+        for (text, most) in texts {
+            let begin: String = text.chars().take(400).collect();
+            assert_eq!(text.chars().find(obeyed), None, "{begin:?}");
+            assert!(text.len() < most, "{}: {begin:?}", text.len());
+        }
+        world
+            .cofferdam(&["delete", "--force", "odd"])
+            .expect_code(0);
+    });
+}
+
 #[test]
 fn unknown_names() {
     let environment = TestEnvironment::with_repository();

@@ -78,6 +78,7 @@ mod mounted;
 mod network;
 mod notes;
 mod orphans;
+mod planted;
 mod previous;
 mod programs;
 mod prompt;

@@ -8,8 +8,18 @@ const HOSTILE: &str =
 /// Runs the command on a pseudo-terminal of its own; both streams come back as standard output.
 #[track_caller]
 fn on_a_terminal(environment: &TestEnvironment, options: &str, variables: &str) -> Done {
+    says_on_a_terminal(environment, HOSTILE, options, variables)
+}
+
+#[track_caller]
+fn says_on_a_terminal(
+    environment: &TestEnvironment,
+    script: &str,
+    options: &str,
+    variables: &str,
+) -> Done {
     let cofferdam = env!("CARGO_BIN_EXE_cofferdam");
-    environment.write("agent.sh", HOSTILE);
+    environment.write("agent.sh", script);
     environment.shell(&format!(
         "script --quiet --return --command \
          \"{variables} '{cofferdam}' run {options} --copy agent.sh -- sh ./agent.sh\" \
@@ -39,6 +49,53 @@ fn a_terminal_gets_spinner_styles_and_summary() {
     assert!(done.stdout.contains("red RED \\u{9b}2J"), "{done}");
     assert!(!done.stdout.contains("\u{1b}[31mRED"), "{done}");
     assert!(!done.stdout.contains('\u{9b}'), "{done}");
+}
+
+/// Clipboard, title, a question that the terminal answers as if typed, pasting, a link, a bell, a NUL, and the same with one byte of C1.
+const OBEYED: &str = r"printf 'a\033]52;c;eA==\007b\033]0;title\007c\033P$qm\033\\d\033[?2004he\033]8;;http://x\033\\f\000g\302\220h\302\235i\n' | tee /dev/stderr";
+
+#[test]
+fn nothing_that_a_terminal_obeys_is_shown_or_logged() {
+    let environment = TestEnvironment::with_repository();
+    let is_inert = |what: &str, text: &str| {
+        assert!(text.contains("title"), "{what}: {text:?}");
+        for obeyed in [
+            "\u{1b}]",
+            "\u{1b}P",
+            "\u{1b}[?2004",
+            "\u{7}",
+            "\0",
+            "\u{90}",
+            "\u{9d}",
+        ] {
+            assert!(!text.contains(obeyed), "{what}: {obeyed:?} in {text:?}");
+        }
+    };
+    for (options, variables) in [
+        ("", ""),
+        ("", "NO_COLOR=1"),
+        ("", "TERM=dumb"),
+        ("--json", ""),
+    ] {
+        let done = says_on_a_terminal(&environment, OBEYED, options, variables).expect_code(0);
+        is_inert(&format!("{options} {variables}"), &done.stdout);
+    }
+    for options in [&[][..], &["--json"]] {
+        let done = environment.run(options, OBEYED).expect_code(0);
+        is_inert("no terminal", &format!("{}{}", done.stdout, done.stderr));
+    }
+    let logs = environment.repository().join(".cofferdam/logs");
+    let logs = std::fs::read_dir(logs)
+        .unwrap()
+        .flatten()
+        .map(|one| one.path());
+    let logs: Vec<_> = logs
+        .filter(|path| path.extension().is_some_and(|kind| kind == "log"))
+        .collect();
+    assert!(!logs.is_empty());
+    for log in logs {
+        is_inert("the log", &std::fs::read_to_string(log).unwrap());
+    }
 }
 
 #[test]

@@ -60,6 +60,15 @@ async fn hostile_names() {
         w.refuse(w.pack(tip.as_str()), &tip).await;
         let tip = w.raw_commit(&[("100644", b"twice", &blob), ("40000", b"twice", &inner)]);
         w.refuse(w.pack(tip.as_str()), &tip).await;
+        // Without a name. No walk of git's own gets through such a tree, so the objects are named one by one.
+        let tip = w.raw_commit(&[("100644", b"", &blob)]);
+        let tree = w.agent(&["rev-parse", &format!("{tip}^{{tree}}")]);
+        let objects = format!("{tip}\n{tree}\n{blob}\n");
+        let pack = ["pack-objects", "-q", "--stdout"];
+        let (done, pack) = try_git(&git, &w.inside(), objects.as_bytes(), &pack);
+        assert!(done.ok, "{}", done.err);
+        let why = w.refuse(pack, &tip).await;
+        assert!(matches!(why, Refusal::Pack { .. }), "{why}");
         // Modes git does not know.
         for mode in ["100666", "0100644", "100664", "60000"] {
             let tip = w.raw_commit(&[(mode, b"mode", &blob)]);
@@ -72,6 +81,9 @@ async fn hostile_names() {
             ("100644", b"\xff\xfe", &blob),
             ("100644", b"esc\x1b[2J\nx", &blob),
             ("100644", b"A.txt", &blob),
+            ("100644", b"con", &blob),
+            ("100644", b"dot.", &blob),
+            ("100644", b"space ", &blob),
             ("100644", "größe".as_bytes(), &blob),
         ]);
         let accepted = w.accept(&tip).await;
@@ -184,20 +196,28 @@ async fn submodules_and_protected_paths() {
         w.refuse_tree(&tip, "sub").await;
         for content in [
             "[submodule \"x\"]\n\tpath = x\n\turl = https://example.com/x\n",
+            // A path that ends in a line end for who writes it and not for who reads it, and one that is a link.
+            "[submodule \"x\"]\n\tpath = \"x\r\"\n\turl = ./x\n",
+            "[submodule \"link\"]\n\tpath = link\n\turl = ./x\n",
             "nothing",
         ] {
-            let blob = w.blob(content.as_bytes());
+            let [blob, target] = [content, "a.txt"].map(|text| w.blob(text.as_bytes()));
             for name in [".gitmodules", ".GitModules"] {
-                let tip = w.raw_commit(&[("100644", name.as_bytes(), &blob)]);
+                let link: (_, &[u8], _) = ("120000", b"link", &*target);
+                let tip = w.raw_commit(&[("100644", name.as_bytes(), &blob), link]);
                 w.refuse_tree(&tip, name).await;
             }
         }
-        let bad = w.blob(b"[submodule \"../../hooks\"]\n\tpath = x\n\turl = ext::sh -c touch\n");
-        let tip = w.raw_commit(&[("100644", b".gitmodules", &bad)]);
-        assert!(matches!(
-            w.refuse(w.pack(tip.as_str()), &tip).await,
-            Refusal::Pack { .. }
-        ));
+        for bad in [
+            "[submodule \"../../hooks\"]\n\tpath = x\n\turl = ext::sh -c touch\n",
+            "[submodule \"x\"]\n\tpath = x\n\turl = --upload-pack=touch\n",
+            "[submodule \"x\"]\n\tpath = --upload-pack=touch\n\turl = ./x\n",
+        ] {
+            let blob = w.blob(bad.as_bytes());
+            let tip = w.raw_commit(&[("100644", b".gitmodules", &blob)]);
+            let why = w.refuse(w.pack(tip.as_str()), &tip).await;
+            assert!(matches!(why, Refusal::Pack { .. }), "{bad}: {why}");
+        }
 
         for path in [
             ".husky/pre-commit",

@@ -386,6 +386,106 @@ async fn a_bomb_is_bounded_and_a_silent_sender_too() {
     }
 }
 
+/// The pack with the objects behind its own that `more`, a piece of Perl, puts into `$more`, and their number into `$count`.
+fn with_more(pack: &[u8], more: &str) -> Vec<u8> {
+    use std::io::Write;
+    const PERL: &str = r#"
+        use Digest::SHA qw(sha1); use Compress::Zlib; binmode STDIN; binmode STDOUT; local $/;
+        my ($pack, $more, $count) = (scalar <STDIN>, "", 0);
+        sub head { my ($kind, $size) = @_; my ($byte, $head) = ($kind << 4 | $size & 15, ""); $size >>= 4;
+            while ($size) { $head .= chr($byte | 128); $byte = $size & 127; $size >>= 7 } $head . chr($byte) }
+        sub number { my ($size) = @_; my $out = "";
+            do { my $byte = $size & 127; $size >>= 7; $out .= chr($size ? $byte | 128 : $byte) } while $size; $out }
+        MORE;
+        my $whole = "PACK" . pack("NN", 2, $count + unpack("N", substr $pack, 8, 4)) . substr($pack, 12, -20) . $more;
+        print $whole, sha1($whole)"#;
+    #[expect(clippy::disallowed_methods, reason = "the tests act as the sandbox")]
+    let mut child = std::process::Command::new("perl")
+        .args(["-e", &PERL.replace("MORE", more)])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let pack = pack.to_vec();
+    let feed = std::thread::spawn(move || stdin.write_all(&pack).unwrap());
+    let done = child.wait_with_output().unwrap();
+    feed.join().unwrap();
+    assert!(done.status.success());
+    done.stdout
+}
+
+/// 1 GiB out of 16 MiB of zeros, which a few KiB hold, by sixty-four copies of them.
+const DELTA: &str = r#"my $zeros = "\0" x 0xffffff; my $delta = number(0xffffff) . number(64 * 0xffffff) . "\xf0\xff\xff\xff" x 64;
+    $more = head(3, 0xffffff) . compress($zeros) . head(7, length $delta) . sha1("blob 16777215\0$zeros") . compress($delta); $count = 2"#;
+
+#[tokio::test]
+async fn deltas_that_grow_are_bounded() {
+    for git in gits() {
+        let w = World::new(&git).await;
+        put(&w.inside(), "x", "x");
+        let tip = w.commit("x");
+        let bomb = with_more(&w.pack(tip.as_str()), DELTA);
+        assert!(bomb.len() < 100_000, "{}", bomb.len());
+        let gate = Gate {
+            limits: Limits {
+                memory: 256 << 20,
+                ..Limits::default()
+            },
+            ..w.gate()
+        };
+        let got = gate.receive(Input::Bytes(bomb), &tip, &w.cancel).await;
+        let error = got.unwrap_err();
+        assert!(
+            matches!(error, GateError::Refused { .. } | GateError::Git(_)),
+            "{error}"
+        );
+        assert_eq!(w.all_refs(), w.refs);
+        w.nothing_else_changed();
+        // The control: it is the bomb alone that is too much.
+        let pack = Input::Bytes(w.pack(tip.as_str()));
+        gate.receive(pack, &tip, &w.cancel).await.unwrap();
+        w.nothing_else_changed();
+    }
+}
+
+/// Objects that nothing names cost their bytes and some time. A million with `--all`.
+#[tokio::test]
+async fn very_many_objects_are_bounded() {
+    let git = gits().pop().unwrap();
+    let w = World::new(&git).await;
+    put(&w.inside(), "x", "x");
+    let tip = w.commit("x");
+    let number = if cofferdam_lab::sample::all() {
+        1_000_000
+    } else {
+        50_000
+    };
+    let many = format!(
+        r"for (1..{number}) {{ $more .= head(3, length $_) . compress($_) }} $count = {number}"
+    );
+    let pack = with_more(&w.pack(tip.as_str()), &many);
+    let began = std::time::Instant::now();
+    w.receive(pack, &tip).await.unwrap();
+    assert!(
+        began.elapsed() < Duration::from_secs(120),
+        "{:?}",
+        began.elapsed()
+    );
+    w.nothing_else_changed();
+    let gate = Gate {
+        limits: Limits {
+            pack_bytes: 100_000,
+            ..Limits::default()
+        },
+        ..w.gate()
+    };
+    let pack = with_more(&w.pack(tip.as_str()), &many);
+    let got = gate.receive(Input::Bytes(pack), &tip, &w.cancel).await;
+    assert!(matches!(got, Err(GateError::Refused { .. })), "{got:?}");
+    w.nothing_else_changed();
+}
+
 #[tokio::test]
 async fn ten_thousand_commits() {
     let git = gits().pop().unwrap();

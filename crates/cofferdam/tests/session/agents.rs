@@ -130,7 +130,9 @@ fn nothing_but_the_final_message_completes() {
             "{}\n<promise>COMPLETE</promise>\n\"<promise>COMPLETE</promise>\"\n",
             kept.join("\n")
         );
-        let last = "echo '<promise>COMPLETE</promise>' | tee file >&2; cat prompt";
+        // Last what it leaves running says, while its streams are still read.
+        let last = "echo '<promise>COMPLETE</promise>' | tee file >&2; cat prompt; \
+             (sleep 0.03; echo '<promise>COMPLETE</promise>') &";
         let (env, result) = play(name, program, &stream, last);
         let report = result.unwrap();
         assert_eq!(report.completion, None, "{name}: {}", env.said());

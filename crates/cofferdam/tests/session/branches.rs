@@ -430,6 +430,48 @@ fn the_secrets_of_other_branches_are_not_in_the_sandbox() {
     run_ok(env.script(BranchStrategy::Head, &script));
 }
 
+/// What a checkout and its repository have of their user's beside the history that goes in: nothing of it is in files of a
+/// sandbox's own, nor in its repository.
+#[test]
+fn secrets_of_a_checkout_are_not_in_files_of_its_own() {
+    let env = Env::new();
+    let key = env.dir.path().join("user/.ssh/id_rsa");
+    std::fs::create_dir(key.parent().unwrap()).unwrap();
+    std::fs::write(&key, "SECRET-KEY\n").unwrap();
+    std::os::unix::fs::symlink(&key, env.repo.join("tracked-link")).unwrap();
+    env.write(".gitignore", ".env\n");
+    env.commit_all("a link to a key");
+    std::os::unix::fs::symlink(&key, env.repo.join("link")).unwrap();
+    env.write(".env", "SECRET-ENV\n");
+    env.write("stashed", "SECRET-STASH\n");
+    env.git(&["stash", "push", "-q", "-u", "--", "stashed"]);
+    env.write("dangling", "SECRET-DANGLING\n");
+    env.git(&["hash-object", "-w", "dangling"]);
+    std::fs::remove_file(env.repo.join("dangling")).unwrap();
+    let url = "https://user:SECRET-TOKEN@example.com/x";
+    env.git(&["remote", "add", "origin", url]);
+    env.git(&["checkout", "-q", "-b", "secret"]);
+    env.write("blob", "SECRET-BLOB\n");
+    env.git(&["add", "blob"]);
+    env.git(&["commit", "-qm", "SECRET-SUBJECT"]);
+    env.git(&["checkout", "-q", "main"]);
+    // Another sandbox has it: what that was given lies beside what this one is given.
+    run_ok(env.script(branch("secret"), "grep -q SECRET blob"));
+    // In two pieces, because the words themselves are in a program's arguments.
+    let script = "
+        found() {
+            cat tracked-link link .env ~/.ssh/id_rsa 2>/dev/null | grep -a \"$1\"
+            grep -rasl \"$1\" . ~ /.cofferdam /tmp /run
+            git cat-file --batch-all-objects --batch | grep -a \"$1\"
+            git config --list | grep \"$1\"; git log --all --reflog --format=%B | grep \"$1\"; env | grep \"$1\"
+        }
+        test $(found hel''lo | wc -l) -ge 2 || exit 9
+        found SEC''RET && exit 8; test -L tracked-link || exit 7; test ! -e link || exit 6
+        git commit -qm work --allow-empty";
+    run_ok(env.script(BranchStrategy::MergeToHead, script));
+    assert_eq!(env.subjects("main").last().unwrap(), "work");
+}
+
 /// Invariants 1 and 4: what the host's git opens cannot be written from inside, and neither can the
 /// hooks that the sandbox was given.
 #[test]

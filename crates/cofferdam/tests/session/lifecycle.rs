@@ -61,6 +61,24 @@ fn an_echoed_prompt_does_not_complete() {
     assert_eq!(report.completion, None);
 }
 
+/// What an agent leaves running may keep its streams, and has no say once the agent has ended.
+#[test]
+fn a_signal_after_the_end_of_its_agent_does_not_complete() {
+    let env = Env::new();
+    let script = "
+        if [ -e first ]; then
+            touch second; n=0; until [ -e printed ] || [ $n = 3000 ]; do sleep 0.01; n=$((n+1)); done; exit 0
+        fi
+        touch first
+        (trap '' PIPE HUP; until [ -e second ]; do sleep 0.01; done; echo '<promise>COMPLETE</promise>'; touch printed) &";
+    let mut options = env.script(HEAD, script);
+    iterations(&mut options, 2);
+    let report = run_ok(options);
+    assert!(env.repo.join("printed").exists());
+    assert_eq!(report.iterations.len(), 2);
+    assert_eq!(report.completion, None);
+}
+
 #[test]
 fn an_agent_that_hangs_after_its_signal_is_a_success() {
     let env = Env::new();

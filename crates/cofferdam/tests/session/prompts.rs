@@ -21,7 +21,7 @@ fn template(env: &Env, text: &str, arguments: &[(&str, &str)]) -> PromptSource {
 fn prompt_of(env: &Env, strategy: BranchStrategy, prompt: PromptSource) -> (String, String) {
     let mut options = env.script(
         strategy,
-        "cat > p; git rev-parse --abbrev-ref HEAD > b; git add p b; git commit -qm prompt",
+        "test ! -e /tmp/canary || exit 9; cat > p; git rev-parse --abbrev-ref HEAD > b; git add p b; git commit -qm prompt",
     );
     options.task.prompt = prompt;
     run_ok(options);
@@ -78,6 +78,10 @@ fn text_from_arguments_is_inert() {
     let (prompt, _) = prompt_of(&env, BranchStrategy::Head, prompt);
     assert_eq!(prompt, format!("say {evil}"));
     assert!(!canary.exists());
+    // The control: in the template itself it runs, inside.
+    let mut options = env.script(BranchStrategy::Head, "test -e /tmp/canary");
+    options.task.prompt = template(&env, "say !`touch /tmp/canary`", &[]);
+    run_ok(options);
 }
 
 // covers: S2-28 S2-29 S2-30

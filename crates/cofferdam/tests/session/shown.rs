@@ -67,6 +67,53 @@ fn attributes_that_came_along_hide_nothing() {
     }
 }
 
+/// Replacements, grafts and a shallow end: an agent's own git takes another history for its, and whoever looks from outside does not.
+#[test]
+fn what_an_agents_git_takes_for_its_history_hides_nothing() {
+    const COMMITS: &str = "
+        d=$(git rev-parse --git-dir); base=$(git rev-parse HEAD)
+        for n in one two; do echo evil-$n > $n; git add $n; git commit -qm evil-$n; done
+        one=$(git rev-parse HEAD~1); two=$(git rev-parse HEAD)
+        harmless=$(git commit-tree -p $base -m harmless $base^{tree})";
+    /// It sees less than there is.
+    const HIDDEN: &str = "git log -p --format=%s $base..HEAD | grep -q evil-one && exit 9; true";
+    let ways = [
+        "git replace $two $harmless",
+        "for tree in $one^{tree} $two^{tree}; do git replace $tree $base^{tree}; done
+         git replace $one $harmless",
+        "mkdir -p $d/info; echo $two $base > $d/info/grafts; git log --format=%s | grep -q evil-one && exit 9; exit 0",
+        "echo $two > $d/shallow; git log --format=%s | grep -q evil-one && exit 9; exit 0",
+    ];
+    for way in ways {
+        let env = Env::new();
+        let strategy = BranchStrategy::Branch {
+            branch: "feature".parse().unwrap(),
+            base: None,
+        };
+        let mut options = env.script(strategy, &format!("{COMMITS}; {way}; {HIDDEN}"));
+        options.session.name = Some("hiding".into());
+        let report = run_ok(options);
+        let subjects: Vec<&str> = report.commits.iter().map(|c| c.subject.as_str()).collect();
+        assert_eq!(subjects, ["evil-one", "evil-two"], "{way}");
+        assert_eq!(
+            env.subjects("feature"),
+            ["first", "evil-one", "evil-two"],
+            "{way}"
+        );
+        let patch = diff(&env, DiffStyle::Patch);
+        for evil in ["evil-one", "evil-two"] {
+            assert!(patch.contains(&format!("\n+{evil}")), "{way}: {patch}");
+        }
+        for own in ["refs/replace", "refs/heads/feature~2"] {
+            let found = env.git(&["for-each-ref", own]);
+            assert_eq!(found, "", "{way}");
+        }
+        for own in ["info/grafts", "shallow"] {
+            assert!(!env.repo.join(".git").join(own).exists(), "{way}: {own}");
+        }
+    }
+}
+
 #[test]
 fn a_run_log_is_bounded_and_says_so() {
     let env = Env::new();

@@ -513,6 +513,40 @@ fn lies_about_what_changed_are_refused_and_kept() {
     }
 }
 
+/// A link first and a file behind it, as archives are made that are written through: no file of the host's is, and what lands is
+/// what stands there last.
+#[test]
+fn no_file_is_written_through_a_link_that_came_before_it() {
+    for target in ["src", "../outside"] {
+        let env = env();
+        let outside = env.dir.path().join("outside");
+        std::fs::create_dir(&outside).unwrap();
+        let link = Entry::Link {
+            path: "l".into(),
+            target: target.into(),
+        };
+        let entries = [link, file("l/a.txt"), Entry::End { left: 0 }];
+        let isolated = Isolated::new(Plain::new(Answer::Lie(stream(&entries))), topic());
+        let options = env.with(isolated, agent("echo work > work"));
+        let report = whole_ok(&env, options, &["refs/heads/topic"]);
+        match &report.landing {
+            Landing::Landed { .. } => {
+                let tree = env.git(&["ls-tree", "-r", "topic", "l"]);
+                assert!(
+                    tree.ends_with("\tl/a.txt") && tree.lines().count() == 1,
+                    "{tree}"
+                );
+                let as_it_was = env.git(&["show", "topic:src/a.txt"]);
+                assert_eq!(as_it_was, "one\ntwo\nthree");
+            }
+            Landing::Refused { pack, .. } => assert!(pack.is_some()),
+            other => panic!("{other}"),
+        }
+        assert_eq!(env.read("src/a.txt"), "one\ntwo\nthree\n");
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+    }
+}
+
 #[test]
 fn a_sandbox_that_does_not_say_what_changed_is_given_up() {
     let env = env();

@@ -147,3 +147,73 @@ fn what_is_beyond_the_number_stays_in_one_pack_with_a_list() {
     target(&env, &report.name).delete();
     env.assert_no_state();
 }
+
+/// Names that mean something to a git, a shell or a file system are only names, and only ours come of them.
+#[test]
+fn names_that_mean_something_elsewhere_come_home_under_ours() {
+    let long = format!("refs/heads/{}", "x".repeat(300));
+    let names = [
+        "refs/heads/../../hooks/post-merge",
+        "refs/heads/-x",
+        "refs/heads/--upload-pack=touch",
+        "refs/heads/HEAD",
+        "HEAD",
+        "../outside",
+        "/tmp/outside",
+        "refs/heads/A",
+        "refs/heads/a",
+        "refs/heads/x.lock",
+        "refs/heads/@{1}",
+        "refs/heads/a b",
+        "refs/heads/$(touch x)",
+        &long,
+    ];
+    let env = Env::new();
+    let mut script = "d=$(git rev-parse --git-dir); base=$(git rev-parse HEAD)\n".to_owned();
+    for (number, name) in names.iter().enumerate() {
+        script += &format!(
+            "echo \"$(git commit-tree -p $base -m odd-{number} HEAD^{{tree}}) \"'{name}' >> /tmp/packed\n"
+        );
+    }
+    // One in two lines, and one that is a path of its own.
+    script += "c=$(git commit-tree -p $base -m in-lines HEAD^{tree}); printf '%s\\n' $c > \"$d/refs/heads/$(printf 'b\\nc')\"
+        git commit -qm own --allow-empty; cat /tmp/packed >> $d/packed-refs";
+    let listed = |place: PathBuf| {
+        let entries = std::fs::read_dir(place).unwrap().flatten();
+        let mut names: Vec<_> = entries.map(|one| one.file_name()).collect();
+        names.sort();
+        names
+    };
+    let git = env.repo.join(".git");
+    let before = (listed(git.join("hooks")), listed(env.dir.path().to_owned()));
+    let report = whole_ok(&env, env.script(MERGE, &script), &["refs/heads/main"]);
+    assert!(
+        matches!(report.landing, Landing::Landed { .. }),
+        "{}",
+        report.landing
+    );
+    let found = subjects(&env);
+    for (number, name) in names.iter().enumerate() {
+        let subject = format!("odd-{number}");
+        assert!(found.contains(&subject), "{name}: {found:?}");
+    }
+    assert!(found.contains(&"in-lines".to_owned()), "{found:?}");
+    let own = format!("refs/cofferdam/{}/extra-", report.id);
+    let source = format!("refs/heads/{}", report.source_branch);
+    let is_id = |name: &str| name.len() == 40 && name.bytes().all(|b| b.is_ascii_hexdigit());
+    for line in env.refs().lines() {
+        let (name, _) = line.split_once(' ').unwrap();
+        let is_ours = name.strip_prefix(&own).is_some_and(is_id);
+        // Where nobody can tell what is uncommitted in a copy, it stays, and its branch with it.
+        let known = ["refs/heads/main", &*source];
+        assert!(is_ours || known.contains(&name), "{line}");
+    }
+    let after = (listed(git.join("hooks")), listed(env.dir.path().to_owned()));
+    assert_eq!(before, after);
+    assert!(!Path::new("/tmp/outside").exists());
+    let told: Vec<&String> = report.beside.iter().flat_map(|one| &one.names).collect();
+    assert!(
+        told.iter().all(|name| !name.contains(char::is_control)),
+        "{told:?}"
+    );
+}

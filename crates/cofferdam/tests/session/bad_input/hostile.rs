@@ -1,5 +1,6 @@
 //! Agents that do what no agent should, to their worktree and to their repository.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -355,6 +356,113 @@ fn settings_of_the_agents_repository_stay_there() {
     ));
     assert!(!canary.exists());
     assert_eq!(std::fs::read(env.repo.join(".git/config")).unwrap(), before);
+}
+
+/// Other git directories in the place of its own, or of a part of it. `TOP` is where its files are on the host.
+const OTHERS: [&str; 2] = [
+    "evil own '' .git; mv own/.git evilgit; { mv .git old || rm -f .git || umount .git; echo 'gitdir: ./evilgit' > .git; } 2>/dev/null; true",
+    "evil own '' .git; mv own/.git evilcommon; echo TOP/evilcommon > $(git rev-parse --git-dir)/commondir",
+];
+
+#[test]
+fn no_other_git_directory_takes_the_place_of_its_own() {
+    for other in OTHERS {
+        let script = |env: &Env, top: &Path| {
+            let ran = env.dir.path().join("ran");
+            format!("{EVIL}; git commit -qm work --allow-empty; {other}")
+                .replace("RAN", ran.to_str().unwrap())
+                .replace("TOP", top.to_str().unwrap())
+        };
+        let looks = |env: &Env, place: &Path| {
+            for words in [&["status"][..], &["add", "-n", "."], &["log"], &["fsck"]] {
+                env.try_git(place, words);
+            }
+            let ran = env.dir.path().join("ran");
+            let did = ran.exists();
+            _ = std::fs::remove_file(ran);
+            did
+        };
+        // The control: in a repository of the user's it works.
+        let env = Env::new();
+        let own = env.dir.path().join("own");
+        env.git(&["clone", "-q", ".", own.to_str().unwrap()]);
+        let mut planted = Command::new("sh");
+        planted.args(["-c", &script(&env, &own)]).current_dir(&own);
+        for who in ["AUTHOR", "COMMITTER"] {
+            planted.env(format!("GIT_{who}_NAME"), "A");
+            planted.env(format!("GIT_{who}_EMAIL"), "a@example.com");
+        }
+        assert!(planted.status().unwrap().success());
+        assert!(looks(&env, &own), "{other}");
+
+        let modes = [Mode::Layer, Mode::Bind, Mode::Copy];
+        let ways = modes.map(|mode| Way::new(Strategy::MergeToHead, mode));
+        for way in [Way::HEAD].into_iter().chain(ways) {
+            let env = Env::new();
+            let settings = std::fs::read(env.repo.join(".git/config")).unwrap();
+            let script = script(&env, &env.repo);
+            let report = whole_ok(&env, env.in_way(way, &script), &["refs/heads/main"]);
+            landed(&report);
+            assert_eq!(env.subjects("main"), ["first", "work"], "{way}");
+            crate::support::gc(&env);
+            let places = [Some(env.repo.clone()), report.preserved_worktree];
+            for place in places.into_iter().flatten() {
+                assert!(!looks(&env, &place), "{way}: {other}: {}", place.display());
+            }
+            assert!(env.repo.join(".git/HEAD").is_file(), "{way}");
+            assert_eq!(
+                std::fs::read(env.repo.join(".git/config")).unwrap(),
+                settings,
+                "{way}"
+            );
+        }
+    }
+}
+
+/// A commit that names a repository, and that repository in its place.
+#[test]
+fn a_gitlink_with_a_repository_in_it_is_refused_and_runs_nothing() {
+    let script = |env: &Env| {
+        format!(
+            "git init -q sub; git -C sub -c user.name=a -c user.email=a@b commit -qm x --allow-empty; git add sub 2>/dev/null
+             git -c user.name=a -c user.email=a@b commit -qm gitlink; git -C sub config core.fsmonitor 'touch {}; false'",
+            env.dir.path().join("ran").display()
+        )
+    };
+    let looks = |env: &Env, top: &Path| {
+        for place in [top.to_owned(), top.join("sub")] {
+            for words in [&["status"][..], &["diff"], &["submodule", "status"]] {
+                if place.exists() {
+                    env.try_git(&place, words);
+                }
+            }
+        }
+        env.dir.path().join("ran").exists()
+    };
+    let env = Env::new();
+    let mut planted = Command::new("sh");
+    planted.args(["-c", &script(&env)]).current_dir(&env.repo);
+    assert!(planted.status().unwrap().success());
+    assert!(
+        looks(&env, &env.repo),
+        "the attack works where nothing stops it"
+    );
+    for strategy in [HEAD, MERGE] {
+        let env = Env::new();
+        let mut options = env.in_a_directory(strategy, &script(&env));
+        options.session.name = Some("link".into());
+        let report = whole_ok(&env, options, &[]);
+        let Landing::Refused { why, .. } = &report.landing else {
+            panic!("{}", report.landing);
+        };
+        assert!(why.contains("sub"), "{why}");
+        assert_eq!(env.subjects("main"), ["first"]);
+        crate::support::gc(&env);
+        let places = [Some(env.repo.clone()), report.preserved_worktree.clone()];
+        for place in places.into_iter().flatten() {
+            assert!(!looks(&env, &place), "{}", place.display());
+        }
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::support::{Env, run};
 use cofferdam::sandbox::BranchStrategy;
 use cofferdam::session::{Landing, PromptSource};
 
-const NAMES: [&[u8]; 14] = [
+const NAMES: [&[u8]; 18] = [
     b"with space",
     b"quo'te\"d",
     b"new\nline",
@@ -23,6 +23,10 @@ const NAMES: [&[u8]; 14] = [
     b"\xc3\xbcml\xc3\xa4ut",
     b"...",
     b"escape \x1b[31m",
+    b"con",
+    b"C:x",
+    b"dot.",
+    b"space ",
 ];
 
 #[test]
