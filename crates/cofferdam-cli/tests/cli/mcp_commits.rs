@@ -170,3 +170,19 @@ fn a_branch_that_is_there_is_not_taken_over() {
     assert_eq!(lives.references(), before);
     assert!(lives.all().is_empty());
 }
+
+/// A subject that is as long as a commit may be is shown by its beginning, and holds up no command.
+#[test]
+fn a_subject_without_end_is_cut() {
+    let lives = Lives::with("one", &["--network", "none"]);
+    lives
+        .exec("one", "git commit -q --allow-empty -m first")
+        .expect_code(0);
+    lives.cofferdam(&["collect", "one"]).expect_code(0);
+    let long = "{ head -c 70000000 /dev/zero | tr '\\0' x; echo; } > /tmp/m; git commit -q --allow-empty -F /tmp/m";
+    lives.exec("one", long).expect_code(0);
+    lives.cofferdam(&["collect", "one"]).expect_code(0);
+    let log = lives.cofferdam(&["log", "one"]).expect_code(0).stdout;
+    assert!(log.contains("xxxx") && log.len() < 2000, "{}", log.len());
+    lives.cofferdam(&["delete", "one"]).expect_code(0);
+}

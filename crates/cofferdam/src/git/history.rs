@@ -30,7 +30,7 @@ pub enum InTree {
 }
 
 impl Repository {
-    /// The commits that `tips` have and `base` does not, newest last.
+    /// The commits that `tips` have and `base` does not, newest last. Of a long subject the first 400 characters, as the gate tells them.
     pub async fn commits_since(
         &self,
         base: &Oid,
@@ -44,7 +44,8 @@ impl Repository {
                 "-z",
                 "--reverse",
                 "--no-mailmap",
-                "--format=%H %s",
+                // A subject may have as many bytes as a commit.
+                "--format=%H %<(400,trunc)%s",
                 "--end-of-options",
             ])
             .args(tips.iter().map(Oid::as_str))
@@ -56,7 +57,8 @@ impl Repository {
             let (id, subject) = line.split_once(' ')?;
             Some(CommitLine {
                 id: id.parse().ok()?,
-                subject: subject.to_owned(),
+                // Git fills up short ones.
+                subject: subject.trim_end_matches(' ').to_owned(),
             })
         });
         Ok(lines.collect())
