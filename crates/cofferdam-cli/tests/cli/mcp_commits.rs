@@ -186,3 +186,126 @@ fn a_subject_without_end_is_cut() {
     assert!(log.contains("xxxx") && log.len() < 2000, "{}", log.len());
     lives.cofferdam(&["delete", "one"]).expect_code(0);
 }
+
+/// What is being written while another call commits is in no commit, whatever it is called meanwhile.
+#[test]
+fn half_a_file_is_in_no_commit() {
+    let lives = Lives::new();
+    lives.write(".gitignore", "*.pem\n");
+    lives.git(&["add", "-A"]);
+    lives.git(&["commit", "-qm", "files"]);
+    let mut client = Client::start(&lives);
+    let mut other = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let write = json!({"sandbox": "one", "path": "server.pem", "content": "x".repeat(12 << 20)});
+    let params = json!({"name": "sandbox-write", "arguments": write});
+    client.say(&json!({"jsonrpc": "2.0", "id": "w", "method": "tools/call", "params": params}));
+    for turn in 0..6 {
+        exec(&mut other, &format!("echo {turn} > f{turn}"));
+    }
+    assert_eq!(client.hear()["id"], "w");
+    // As one of ours that was killed leaves it.
+    exec(
+        &mut other,
+        "mkdir d; echo half > d/.cofferdam-sync-0123456789abcdef; echo x > d/x",
+    );
+    let names = lives.git(&["log", "--format=", "--name-only", "cofferdam/one"]);
+    assert!(names.contains("d/x") && names.contains("f5"), "{names}");
+    assert!(!names.contains("cofferdam-sync"), "{names}");
+    assert!(!names.contains("pem"), "{names}");
+    drop((client, other));
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// A pipe where git looks first holds up nothing.
+#[test]
+fn a_pipe_in_the_git_directory_is_taken_away() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let began = std::time::Instant::now();
+    let dir = "d=$(git rev-parse --git-dir)";
+    exec(
+        &mut client,
+        &format!(
+            "{dir}; rm -f $d/info/exclude; mkdir -p $d/info; mkfifo $d/info/exclude; echo 1 > a"
+        ),
+    );
+    assert!(began.elapsed() < std::time::Duration::from_secs(60));
+    assert!(tree(&lives).contains(&"a".to_owned()));
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// What one call may ask for is bounded before it is made.
+#[test]
+fn no_call_asks_for_more_than_it_may() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    exec(&mut client, "head -c 5000000 /dev/zero | tr '\\0' a > a");
+    let all =
+        json!({"sandbox": "one", "path": "a", "old": "a", "new": "b".repeat(4096), "all": true});
+    let refused = client.error("sandbox-edit", &all);
+    assert!(refused.contains("would have more than"), "{refused}");
+    let long = json!({"sandbox": "one", "pattern": "a".repeat(5000)});
+    for tool in ["sandbox-glob", "sandbox-grep"] {
+        assert!(client.error(tool, &long).contains("more than 4096 bytes"));
+    }
+    let many = "for i in 1 2 3 4 5; do head -c 15000000 /dev/zero | tr '\\0' a > f$i; done";
+    exec(&mut client, many);
+    let patch: String = (1..=5)
+        .map(|n| format!("--- a/f{n}\n+++ b/f{n}\n@@ -1 +1 @@\n-x\n+y\n"))
+        .collect();
+    let refused = client.error("sandbox-edit", &json!({"sandbox": "one", "patch": patch}));
+    assert!(
+        refused.contains("the files that it names have more than"),
+        "{refused}"
+    );
+    for base in [
+        "stash@{0}",
+        "refs/stash",
+        "HEAD@{1}",
+        "refs/cofferdam/trash/one",
+    ] {
+        let refused = client.error("sandbox-create", &json!({"name": "two", "base": base}));
+        assert!(refused.contains("no branch, no tag"), "{refused}");
+    }
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// The time of a program that stands still does not run.
+#[test]
+fn a_pause_takes_none_of_a_programs_time() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let run =
+        json!({"sandbox": "one", "command": "touch /tmp/begun; sleep 2; echo done", "timeout": 5});
+    let params = json!({"name": "sandbox-exec", "arguments": run});
+    client.say(&json!({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": params}));
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while lives.exec("one", "test -e /tmp/begun").status.code() != Some(0) {
+        assert!(std::time::Instant::now() < until);
+    }
+    lives.cofferdam(&["pause", "one"]).expect_code(0);
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    lives.cofferdam(&["resume", "one"]).expect_code(0);
+    let told = client.hear()["result"]["structuredContent"].clone();
+    assert_eq!(
+        (&told["exit_code"], &told["output"]),
+        (&json!(0), &json!("done\n")),
+        "{told}"
+    );
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}

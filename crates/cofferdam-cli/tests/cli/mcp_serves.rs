@@ -75,6 +75,25 @@ fn a_server_of_no_repository_serves_those_that_are_listed() {
         let why = format!("the repository {path} is not among those that may be named");
         assert!(refused.contains(&why), "{refused}");
     }
+    // What is listed leads to one that is not.
+    let led = outside.join("others/led");
+    std::fs::create_dir_all(&led).unwrap();
+    let leads = format!("gitdir: {}\n", unlisted.join(".git").display());
+    cofferdam::fsx::write_private(&led.join(".git"), leads.as_bytes()).unwrap();
+    let worktree = outside.join("others/worktree");
+    let add = [
+        "-C",
+        unlisted.to_str().unwrap(),
+        "worktree",
+        "add",
+        "-q",
+        worktree.to_str().unwrap(),
+    ];
+    lives.git(&add);
+    for path in [&led, &worktree] {
+        let refused = client.error("sandbox-list", &json!({"repository": path}));
+        assert!(refused.contains("is not among those"), "{refused}");
+    }
     // It is listed, and is no repository.
     let none = outside.join("others");
     let refused = client.error("sandbox-list", &json!({"repository": none}));

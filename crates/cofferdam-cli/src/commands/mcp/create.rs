@@ -59,6 +59,9 @@ impl Call for Create {
                 "Choose a short name of letters and digits, such as fix-17.",
             )
         })?;
+        if let Some(base) = &self.base {
+            committed(base)?;
+        }
         not_there(&name, &server, &asked).await?;
         let options = create::unattended(&name, self.base, server.environment()).await?;
         let caller = server.caller(&asked);
@@ -77,6 +80,21 @@ impl Call for Create {
             network: create::network(record).to_owned(),
         })
     }
+}
+
+/// What is not on a branch, or was deleted, is nobody's to look at but the person's.
+fn committed(base: &str) -> Result<(), Failure> {
+    let name = base.strip_prefix("refs/").unwrap_or(base);
+    let is_hidden = ["stash", "cofferdam/"]
+        .iter()
+        .any(|place| base.starts_with("refs/") && name.starts_with(place));
+    if is_hidden || base.contains("@{") || base == "stash" || base.starts_with("stash^") {
+        return Err(Failure::new(
+            format!("`{base}` is no branch, no tag and no id of a commit"),
+            "Leave `base` out, and it is what is checked out now.",
+        ));
+    }
+    Ok(())
 }
 
 /// A person who names a branch of theirs wants to go on with it. An agent that happens to hit one must not.

@@ -124,6 +124,13 @@ async fn replace(
         }
         _ => {}
     }
+    let grown = places.len().saturating_mul(new.len());
+    if (text.len() - places.len() * old.len()).saturating_add(grown) as u64 > LARGEST {
+        return Err(Failure::new(
+            format!("{path} would have more than {LARGEST} bytes"),
+            "Nothing was changed. Use `sandbox-exec` with a program that makes it.",
+        ));
+    }
     let edited = text.replace(old, new);
     write::put(session, &there.path, there.thing.mode, edited.as_bytes()).await?;
     Ok((path, places.len()))

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cofferdam::sandbox::Exit;
-use cofferdam::session::living::Program;
+use cofferdam::session::living::{Condition, Program};
 use cofferdam::session::{Session, SessionExec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -124,7 +124,7 @@ async fn wait(
     limit: Duration,
     asked: &Asked,
 ) -> Result<(Option<Exit>, bool), Failure> {
-    let began = Instant::now();
+    let mut deadline = Instant::now() + limit;
     let mut pause = SHORTEST;
     let mut killed = None;
     loop {
@@ -132,7 +132,7 @@ async fn wait(
             return Ok((Some(exit), killed.is_some()));
         }
         match killed {
-            None if asked.cancel.is_cancelled() || began.elapsed() >= limit => {
+            None if asked.cancel.is_cancelled() || Instant::now() >= deadline => {
                 // It may have ended just now.
                 let _ = session.signal(program.id.number, KILL).await;
                 killed = Some(Instant::now());
@@ -140,11 +140,12 @@ async fn wait(
             Some(at) if at.elapsed() > GONE => return Ok((None, true)),
             _ => {}
         }
+        let slept = Instant::now();
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE);
-        // One whose sandbox was stopped meanwhile has no end.
-        if pause == PAUSE {
-            session.condition().await?;
+        // One whose sandbox was stopped meanwhile has no end, and what is paused takes no time.
+        if pause == PAUSE && session.condition().await? == Condition::Paused {
+            deadline += slept.elapsed();
         }
     }
 }

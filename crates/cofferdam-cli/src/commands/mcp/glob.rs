@@ -41,10 +41,25 @@ pub(super) struct Found {
 
 /// What a path is to look like.
 pub(super) fn matcher(pattern: &str) -> Result<GlobMatcher, Failure> {
+    bounded(pattern)?;
     let glob = GlobBuilder::new(pattern).literal_separator(true).build();
     let glob =
         glob.map_err(|error| Failure::new(error.to_string(), "A pattern is such as src/**/*.rs."))?;
     Ok(glob.compile_matcher())
+}
+
+/// Bytes of a pattern.
+const LONGEST: usize = 4096;
+
+/// Who compiles a longer one keeps others waiting.
+pub(super) fn bounded(pattern: &str) -> Result<(), Failure> {
+    if pattern.len() > LONGEST {
+        return Err(Failure::new(
+            format!("the pattern has more than {LONGEST} bytes"),
+            "Give a shorter one.",
+        ));
+    }
+    Ok(())
 }
 
 impl Call for Glob {

@@ -72,6 +72,7 @@ impl Call for Grep {
     type Told = Found;
 
     async fn call(self, server: Server, asked: Asked) -> Result<Found, Failure> {
+        glob::bounded(&self.pattern)?;
         let pattern = RegexBuilder::new(&self.pattern)
             .case_insensitive(self.ignore_case)
             .size_limit(PATTERN)

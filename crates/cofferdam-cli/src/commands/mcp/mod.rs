@@ -27,6 +27,7 @@ mod write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use rmcp::ServiceExt;
@@ -37,6 +38,9 @@ use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use handler::Handler;
 use serves::Serves;
+
+/// What a client may take to read the last answers.
+const LAST: Duration = Duration::from_secs(2);
 
 /// Let an agent have sandboxes of this repository as tools (Model Context Protocol)
 ///
@@ -89,14 +93,16 @@ pub(crate) async fn run(
     };
     let stop = running.cancellation_token();
     let mut served = std::pin::pin!(running.waiting());
-    tokio::select! {
+    let is_over = tokio::select! {
         // Its client has gone. What it left in the background goes on.
-        _ = &mut served => {}
-        () = interrupt.cancel.cancelled() => {
-            stop.cancel();
-            let _ = served.await;
-        }
-    }
+        _ = &mut served => true,
+        () = interrupt.cancel.cancelled() => false,
+    };
     handler.end().await;
+    stop.cancel();
+    if !is_over {
+        // For the last answers: a client may read none.
+        let _ = tokio::time::timeout(LAST, served).await;
+    }
     Ok(interrupt.code().map_or(ExitCode::SUCCESS, ExitCode::from))
 }

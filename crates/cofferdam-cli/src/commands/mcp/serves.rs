@@ -118,7 +118,9 @@ impl Serves {
         let there = environment.at(place);
         let found = here::repository(&there, interrupt).await;
         let found = found.map_err(CliError::from)?;
-        if !is_listed(found.top.as_path()) {
+        // A directory that leads to another repository is that one.
+        let git = found.common_dir.canonicalize().ok();
+        if !is_listed(found.top.as_path()) || !git.is_some_and(|git| is_listed(&git)) {
             return Err(unlisted());
         }
         let top = there.at(found.top.as_path().to_owned());

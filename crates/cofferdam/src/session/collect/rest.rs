@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::left::{self, Left, no_trap};
 use super::packing::Received;
 use super::{CollectError, Collector, Source};
-use crate::git::private_clone::{INSIDE_GIT_DIR, PrivateClone};
+use crate::git::private_clone::{self, INSIDE_GIT_DIR, PrivateClone};
 use crate::git::refs::{self, Own, Transaction};
 use crate::git::{Oid, bare, copied};
 use crate::registry::{Mode, Owned};
@@ -112,6 +112,9 @@ macro_rules! drop_ignored {
         rules=$(mktemp -d) || return 1
         git diff-index --cached -z --name-only --no-renames --diff-filter=A --ignore-submodules=all HEAD >\"$rules/.added\" || return 1
         test -s \"$rules/.added\" || { rm -rf \"$rules\"; return 0; }
+        # What a killed writer of ours left.
+        grep -zE '(^|/)[.]cofferdam-sync-[0-9a-f]{16}$' \"$rules/.added\" >\"$rules/.ours\" || :
+        git update-index -z --force-remove --stdin <\"$rules/.ours\" || return 1
         cp \"$rules/.added\" \"$rules/.up\"
         while test -s \"$rules/.up\"; do
             xargs -0 dirname -z -- <\"$rules/.up\" | sort -zu >\"$rules/.next\"
@@ -296,6 +299,8 @@ impl Collector<'_> {
         if !PrivateClone::at(owned.directory()).git_dir.is_dir() {
             return refused("the sandbox's git directory is gone".to_owned());
         }
+        // Git would wait at a pipe in there for ever.
+        private_clone::tidy(&PrivateClone::at(owned.directory()).git_dir)?;
         let left = self.left(owned).await;
         if left.as_ref().is_some_and(Left::is_nothing) {
             return Ok((Recorded::Nothing, None));

@@ -25,6 +25,8 @@ use crate::sandbox::{Access, Limits, Mount, MountSource};
 /// So many files may one name, and so many bytes may each of them have.
 const MOST: usize = 500;
 const LARGEST: u64 = 16 << 20;
+/// And so many all of them.
+const ALL: u64 = 64 << 20;
 /// Bytes of the patch itself.
 const LONGEST: usize = 16 << 20;
 const LIMIT: Duration = Duration::from_secs(30);
@@ -102,6 +104,7 @@ impl Session {
             return Err(PatchError::Refused(what));
         }
         let top = self.workdir()?;
+        let mut read = 0;
         let mut before: BTreeMap<PathBuf, Option<File>> = BTreeMap::new();
         for name in names {
             let shown = String::from_utf8_lossy(&name).into_owned();
@@ -113,6 +116,11 @@ impl Session {
             let path = PathBuf::from(OsStr::from_bytes(&name));
             let file = self.file(&top.join(&path), &shown).await?;
             if let Some(File { mode, content }) = &file {
+                read += content.len() as u64;
+                if read > ALL {
+                    let what = format!("the files that it names have more than {ALL} bytes");
+                    return Err(PatchError::Refused(what));
+                }
                 let to = place.join(&path);
                 if let Some(parent) = to.parent() {
                     fs::create_dir_all(parent).context("create", parent)?;

@@ -32,6 +32,8 @@ impl Session {
         let user = caller.user_home.as_deref();
         let config = identity::user_config(&named.repository, user, &caller.cancel).await?;
         let author = config.identity.unwrap_or_else(Identity::fallback);
+        // A file that is just being written is none yet.
+        let alone = this.alone_with_files().await?;
         match this.sandbox.freeze().await {
             Ok(()) => {}
             Err(SandboxError::Restless) => {
@@ -42,6 +44,7 @@ impl Session {
         }
         let began = std::time::Instant::now();
         let done = this.record_all_it_may(tool, &author, &mut turn).await;
+        drop(alone);
         // Where that fails they go on when this process is gone.
         let thawed = this.sandbox.thaw().await;
         let (recorded, mut collection) = done?;
