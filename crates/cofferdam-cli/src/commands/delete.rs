@@ -172,10 +172,10 @@ async fn end(
     Ok(true)
 }
 
-/// What moved by it. Everything else was told on the way.
+/// What moved by it, and what did not. Everything else was told on the way, and that a sandbox goes on is not true any more.
 fn came_home(collection: &Collection, environment: &Environment) {
     let (landing, commits) = (&collection.landing, &collection.commits);
-    if !commits.is_empty() || !matches!(landing, Landing::Nothing) {
+    if !matches!(landing, Landing::Nothing) && !landing.is_held_back() {
         let colour = environment.colour.on_stderr();
         output::note(&summary::merged(landing, commits, colour));
     }
