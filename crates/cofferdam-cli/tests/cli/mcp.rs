@@ -1,114 +1,12 @@
 //! `cofferdam mcp`, as a client of the protocol meets it.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::containers;
-use crate::environment::TestEnvironment;
 use crate::lives::Lives;
-
-/// A client with a server of its own. The server ends with it.
-pub(crate) struct Client {
-    child: Child,
-    to: Option<ChildStdin>,
-    from: BufReader<ChildStdout>,
-    asked: u64,
-}
-
-impl Client {
-    #[track_caller]
-    pub(crate) fn start(environment: &TestEnvironment) -> Self {
-        Self::with(environment.command(&["mcp"]))
-    }
-
-    #[track_caller]
-    pub(crate) fn with(mut command: Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let to = child.stdin.take();
-        let from = BufReader::new(child.stdout.take().unwrap());
-        let mut this = Self {
-            child,
-            to,
-            from,
-            asked: 0,
-        };
-        let who = json!({"name": "test", "version": "1"});
-        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who});
-        let told = this.ask("initialize", &hello);
-        assert_eq!(told["serverInfo"]["name"], "cofferdam");
-        this.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        this
-    }
-
-    pub(crate) fn say(&mut self, message: &Value) {
-        let to = self.to.as_mut().unwrap();
-        writeln!(to, "{message}").unwrap();
-        to.flush().unwrap();
-    }
-
-    #[track_caller]
-    pub(crate) fn hear(&mut self) -> Value {
-        let mut line = String::new();
-        self.from.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
-    }
-
-    #[track_caller]
-    pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
-        self.asked += 1;
-        let id = self.asked;
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        loop {
-            let heard = self.hear();
-            if heard["id"] == id {
-                assert!(heard["error"].is_null(), "{method} {params}: {heard}");
-                return heard["result"].clone();
-            }
-        }
-    }
-
-    /// The text of what a tool answers, and whether it is an error.
-    #[track_caller]
-    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> (String, bool) {
-        let called = self.ask("tools/call", &json!({"name": tool, "arguments": arguments}));
-        let text = called["content"][0]["text"].as_str().unwrap();
-        (text.to_owned(), called["isError"] == true)
-    }
-
-    /// The text of what a tool answers that does what it is called for.
-    #[track_caller]
-    pub(crate) fn tool(&mut self, tool: &str, arguments: &Value) -> String {
-        let (text, is_error) = self.call(tool, arguments);
-        assert!(!is_error, "{tool} {arguments}: {text}");
-        text
-    }
-
-    /// That of one that does not.
-    #[track_caller]
-    pub(crate) fn error(&mut self, tool: &str, arguments: &Value) -> String {
-        let (text, is_error) = self.call(tool, arguments);
-        assert!(is_error, "{tool} {arguments}: {text}");
-        text
-    }
-}
-
-impl Client {
-    /// As one that is killed.
-    fn vanish(mut self) {
-        self.child.kill().unwrap();
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        drop(self.to.take());
-        let _ = self.child.wait();
-    }
-}
+use crate::mcp_client::Client;
 
 /// From the names of the documents to what is on the branch, and nowhere else.
 // covers: S4-G5, S4-UJ1, S4-UJ2, S4-FR1.1, S4-FR1.2, S4-FR1.3, S4-FR4.2, S4-FR5.3, S4-AC1.1, S4-AC1.2, S4-AC1.5, S4-D2, S4-D5, S4-D6
@@ -345,29 +243,20 @@ fn it_is_the_same_in_containers() {
         let mut client = Client::with(world.command(&["mcp"]));
         let made = client.tool("sandbox-create", &json!({"name": "one"}));
         assert!(made.contains("/workspace/repository"), "{made}");
-        let run = |client: &mut Client, command: &str| {
-            client.tool(
-                "sandbox-exec",
-                &json!({"sandbox": "one", "command": command}),
-            )
-        };
-        let files = run(
-            &mut client,
-            "ls; test -x run.sh && cat README.md; command -v git",
-        );
+        let files = client.run("ls; test -x run.sh && cat README.md; command -v git");
         assert_eq!(
             files, "README.md\nrun.sh\nsrc\nhello\n[exit code 127]\n",
             "{engine}"
         );
         for outside in ["ls /host/root", "echo x >> /etc/passwd"] {
-            let refused = run(&mut client, outside);
+            let refused = client.run(outside);
             assert!(!refused.contains("[exit code 0]"), "{engine}: {refused}");
         }
         let write = json!({"sandbox": "one", "path": "a/b", "content": "one\ntwo\n"});
         client.tool("sandbox-write", &write);
         let edit = json!({"sandbox": "one", "path": "a/b", "old": "two", "new": "2"});
         client.tool("sandbox-edit", &edit);
-        run(&mut client, "rm README.md; echo made > made");
+        client.run("rm README.md; echo made > made");
         let read = client.tool("sandbox-read", &json!({"sandbox": "one", "path": "a/b"}));
         assert_eq!(read, "one\n2\n", "{engine}");
         let tree = ["ls-tree", "-r", "--name-only", "cofferdam/one"];
@@ -499,7 +388,7 @@ fn a_client_that_goes_wrong_harms_nothing() {
         &json!({"sandbox": "one", "command": "sleep 0.5; echo late > late", "background": true}),
     );
     assert!(began.contains("it runs in the background"), "{began}");
-    client.vanish();
+    client.kill();
     let mut other = Client::start(&lives);
     std::thread::sleep(std::time::Duration::from_millis(700));
     let next = other.tool(
@@ -703,176 +592,6 @@ fn one_that_works_in_a_checkout_is_only_looked_at() {
         .expect_code(0);
 }
 
-/// What is to be written is shown first, and written for whoever says so.
-#[test]
-fn a_clients_file_gets_the_entry() {
-    let lives = Lives::new();
-    let shown = lives
-        .cofferdam(&["mcp", "install", "claude-code"])
-        .expect_code(1);
-    assert!(shown.stdout.contains("+    \"cofferdam\": {\n"), "{shown}");
-    assert!(shown.stderr.contains("write it with `--yes`"), "{shown}");
-    let file = lives.repository().join(".mcp.json");
-    assert!(!file.exists());
-    lives
-        .cofferdam(&["mcp", "install", "claude-code", "--yes"])
-        .expect_code(0);
-    let text = std::fs::read_to_string(&file).unwrap();
-    let read: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(read["mcpServers"]["cofferdam"]["args"], json!(["mcp"]));
-    let again = lives
-        .cofferdam(&["mcp", "install", "claude-code"])
-        .expect_code(0);
-    assert!(again.stderr.contains("has it already"), "{again}");
-    lives
-        .cofferdam(&["mcp", "install", "codex", "--yes"])
-        .expect_code(0);
-    let text = std::fs::read_to_string(lives.home().join(".codex/config.toml")).unwrap();
-    assert!(text.starts_with("[mcp_servers.cofferdam]\n"), "{text}");
-    // What cannot be read is not written over.
-    lives.write(".mcp.json", "{");
-    let refused = lives
-        .cofferdam(&["mcp", "install", "claude-code", "--yes"])
-        .expect_code(1);
-    assert!(refused.stderr.contains("cannot be changed"), "{refused}");
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "{");
-}
-
-/// What git itself is in the middle of is not committed over, and what is in the way is named.
-#[test]
-fn a_merge_that_is_under_way_is_left_alone() {
-    let lives = Lives::new();
-    let mut client = Client::start(&lives);
-    client.tool("sandbox-create", &json!({"name": "one"}));
-    let run = |client: &mut Client, command: &str| {
-        client.tool(
-            "sandbox-exec",
-            &json!({"sandbox": "one", "command": command}),
-        )
-    };
-    let conflict = "git switch -qc side && echo side > README.md && git commit -qam side && \
-        git switch -q cofferdam/one && echo ours > README.md && git commit -qam ours; git merge side";
-    let said = run(&mut client, conflict);
-    assert!(
-        said.contains("a merge or a rebase is under way inside"),
-        "{said}"
-    );
-    let status = run(&mut client, "git status --porcelain");
-    assert!(status.starts_with("UU README.md\n"), "{status}");
-    let over = run(
-        &mut client,
-        "git merge --abort; touch .git/index.lock 2>/dev/null || touch $(git rev-parse --git-dir)/index.lock; echo x > x",
-    );
-    assert!(
-        over.contains("index.lock; where none runs any more"),
-        "{over}"
-    );
-    let over = run(&mut client, "rm $(git rev-parse --git-dir)/index.lock");
-    assert!(over.contains("sandbox-exec: x]"), "{over}");
-    drop(client);
-    lives
-        .cofferdam(&["delete", "--force", "one"])
-        .expect_code(0);
-}
-
-/// A link on the way is followed as it is inside, and what is behind it is what changes.
-#[test]
-fn links_lead_where_they_lead_inside() {
-    let lives = Lives::new();
-    let mut client = Client::start(&lives);
-    client.tool("sandbox-create", &json!({"name": "one"}));
-    let links = "mkdir -p other/deep && echo right > other/x && echo wrong > x && ln -s ../x other/deep/l && ln -s other/deep dir && ln -s nowhere gone";
-    client.tool("sandbox-exec", &json!({"sandbox": "one", "command": links}));
-    let read = json!({"sandbox": "one", "path": "dir/l"});
-    assert_eq!(client.tool("sandbox-read", &read), "right\n");
-    let edit = json!({"sandbox": "one", "path": "dir/l", "old": "right", "new": "changed"});
-    client.tool("sandbox-edit", &edit);
-    let seen = client.tool(
-        "sandbox-exec",
-        &json!({"sandbox": "one", "command": "cat other/x x; readlink dir other/deep/l"}),
-    );
-    assert_eq!(seen, "changed\nwrong\nother/deep\n../x\n[exit code 0]\n");
-    let gone = client.error(
-        "sandbox-write",
-        &json!({"sandbox": "one", "path": "gone", "content": "x"}),
-    );
-    assert!(gone.contains("it is a link that leads nowhere"), "{gone}");
-    drop(client);
-    lives
-        .cofferdam(&["delete", "--force", "one"])
-        .expect_code(0);
-}
-
-/// Whatever a patch says, it changes files of the repository inside, all that it says of them, or nothing.
-#[test]
-fn a_patch_leads_nowhere_else() {
-    const MAIL: &str = "From 1234567890123456789012345678901234567890 Mon Sep 17 00:00:00 2001\nFrom: x <x@example.com>\n\
-        Subject: [PATCH] x\n\nFrom: y <y@example.com>\n---\n x | 1 +\n\n";
-    const WITHIN: &str = "--- a/README.md\n+++ b/README.md\n@@ -1 +1,2 @@\n hello\n+more\n";
-    let lives = Lives::new();
-    let mut client = Client::start(&lives);
-    client.tool("sandbox-create", &json!({"name": "one"}));
-    let apply = |patch: &str| json!({"sandbox": "one", "patch": patch});
-    let made = |path: &str, mode: &str, text: &str| {
-        format!(
-            "diff --git a/{path} b/{path}\nnew file mode {mode}\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+{text}\n"
-        )
-    };
-    let link =
-        |path: &str, target: &str| made(path, "120000", target) + "\\ No newline at end of file\n";
-    let patches = [
-        made("../out", "100644", "x"),
-        made("/tmp/out", "100644", "x"),
-        made("src/../../out", "100644", "x"),
-        made(".git/hooks/post-checkout", "100755", "x"),
-        made("sub/.GIT/config", "100644", "x"),
-        "diff --git a/README.md b/../out\nsimilarity index 100%\nrename from README.md\nrename to ../out\n".to_owned(),
-        "diff --git a/../../etc/passwd b/leak\nsimilarity index 100%\ncopy from ../../etc/passwd\ncopy to leak\n".to_owned(),
-        "diff --git a/.git/config b/leak\nsimilarity index 100%\ncopy from .git/config\ncopy to leak\n".to_owned(),
-        // A link of its own, a file behind it, and one behind a link that is there.
-        link("l", "/tmp"),
-        link("l", "/tmp") + &made("l/out", "100644", "x"),
-        made("there/out", "100644", "x"),
-        // A mail, whose first patch is harmless.
-        format!("{MAIL}{WITHIN}{MAIL}{}", made("../out", "100644", "x")),
-        // A part that fits, and one that does not.
-        format!("{WITHIN}--- a/src/lib.txt\n+++ b/src/lib.txt\n@@ -1 +1 @@\n-nothing like this\n+x\n"),
-    ];
-    let run = |client: &mut Client, command: &str| {
-        let command = json!({"sandbox": "one", "command": command});
-        client.tool("sandbox-exec", &command)
-    };
-    run(
-        &mut client,
-        "ln -s /tmp there && git add there && git commit -qm there; git config core.hooksPath >/dev/null; true",
-    );
-    let look = "git status --porcelain; git log -1 --format=%s; ls /tmp/out ../out ../../out .git/hooks/post-checkout 2>/dev/null; \
-        find . -name '*.rej' -o -name '*.orig' -o -name leak; cat README.md";
-    let before = run(&mut client, look);
-    for patch in &patches {
-        let refused = client.error("sandbox-edit", &apply(patch));
-        let says = [
-            "Nothing was changed",
-            "cannot change there/out: Not a directory",
-        ];
-        assert!(
-            says.iter().any(|says| refused.contains(says)),
-            "{patch}: {refused}"
-        );
-        assert_eq!(run(&mut client, look), before, "{patch}");
-    }
-    assert_eq!(lives.git(&["status", "--porcelain"]), "");
-    // The control: the same mail with the harmless one alone.
-    let done = client.tool("sandbox-edit", &apply(&format!("{MAIL}{WITHIN}")));
-    assert!(done.starts_with("Changed README.md.\n"), "{done}");
-    let after = run(&mut client, "cat README.md");
-    assert!(after.starts_with("hello\nmore\n"), "{after}");
-    drop(client);
-    lives
-        .cofferdam(&["delete", "--force", "one"])
-        .expect_code(0);
-}
-
 /// A program that an agent waits for is somebody's, as one of `exec` is; one in the background is nobody's.
 // covers: S4-E14
 #[test]
@@ -881,8 +600,7 @@ fn what_an_agent_waits_for_is_not_deleted() {
     let mut client = Client::start(&lives);
     client.tool("sandbox-create", &json!({"name": "one"}));
     let exec = json!({"sandbox": "one", "command": "touch /tmp/begun; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo done"});
-    let params = json!({"name": "sandbox-exec", "arguments": exec});
-    client.say(&json!({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": params}));
+    client.begin("x", "sandbox-exec", &exec);
     let begun = || lives.exec("one", "test -e /tmp/begun").status.code() == Some(0);
     let until = Instant::now() + Duration::from_secs(20);
     while !begun() {

@@ -3,12 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::lives::Lives;
-use crate::mcp::Client;
-
-fn exec(client: &mut Client, command: &str) -> String {
-    let exec = json!({"sandbox": "one", "command": command});
-    client.tool("sandbox-exec", &exec)
-}
+use crate::mcp_client::Client;
 
 fn tree(lives: &Lives) -> Vec<String> {
     let tree = lives.git(&["ls-tree", "-r", "--name-only", "cofferdam/one"]);
@@ -48,16 +43,11 @@ fn what_the_repository_ignores_stays_ignored() {
         let write = json!({"sandbox": "one", "path": ".env", "content": "SECRET=x\n"});
         let said = client.tool("sandbox-write", &write);
         assert!(said.contains("an ignore file covers it"), "{said}");
-        exec(
-            client,
-            "rm .gitignore; mkdir build; echo x > build/x; echo new > new",
-        );
-        exec(
-            client,
-            "echo nothing > deep/down/.gitignore; echo x > deep/down/a.log; echo x > deep/down/kept.log",
+        client.run("rm .gitignore; mkdir build; echo x > build/x; echo new > new");
+        client.run("echo nothing > deep/down/.gitignore; echo x > deep/down/a.log; echo x > deep/down/kept.log",
         );
         // As if by mistake.
-        exec(client, "git add -A; echo more > more");
+        client.run("git add -A; echo more > more");
         let tree = tree(lives);
         for there in ["new", "more", "deep/down/kept.log", "deep/down/.gitignore"] {
             assert!(tree.iter().any(|path| path == there), "{there}: {tree:?}");
@@ -66,7 +56,7 @@ fn what_the_repository_ignores_stays_ignored() {
             assert!(tree.iter().all(|path| path != not), "{not}: {tree:?}");
         }
         assert_eq!(
-            exec(client, "cat .env build/x deep/down/a.log"),
+            client.run("cat .env build/x deep/down/a.log"),
             "SECRET=x\nx\nx\n[exit code 0]\n"
         );
     });
@@ -76,9 +66,7 @@ fn what_the_repository_ignores_stays_ignored() {
 #[test]
 fn what_the_gate_refuses_holds_up_nothing_else() {
     with_ignore_files(|lives, client| {
-        let said = exec(
-            client,
-            "mkdir v; ln -s /usr/bin/env v/python; echo 1 > v/other; mkdir .husky; echo x > .husky/pre-commit",
+        let said = client.run("mkdir v; ln -s /usr/bin/env v/python; echo 1 > v/other; mkdir .husky; echo x > .husky/pre-commit",
         );
         for what in ["`v/python`", "absolute", "`.husky/pre-commit`"] {
             assert!(said.contains(what), "{what}: {said}");
@@ -95,10 +83,7 @@ fn what_the_gate_refuses_holds_up_nothing_else() {
             "{paths:?}"
         );
         // It is as it was made, and mended it comes as well.
-        let said = exec(
-            client,
-            "readlink v/python && ln -sf ../README.md v/python && rm -r .husky",
-        );
+        let said = client.run("readlink v/python && ln -sf ../README.md v/python && rm -r .husky");
         assert!(said.starts_with("/usr/bin/env\n"), "{said}");
         assert!(!said.contains("refuses"), "{said}");
         assert!(tree(lives).contains(&"v/python".to_owned()));
@@ -116,7 +101,7 @@ fn a_refused_commit_of_the_agents_own_is_no_merge() {
     let mut client = Client::start(&lives);
     client.tool("sandbox-create", &json!({"name": "one"}));
     let own = "ln -s /etc/passwd l; git add l; git -c user.name=a -c user.email=a@a commit -qm own";
-    let said = exec(&mut client, own);
+    let said = client.run(own);
     assert!(said.contains("the commit gate refuses them"), "{said}");
     assert!(said.contains("git reset --soft"), "{said}");
     let before = lives.git(&["rev-parse", "main"]);
@@ -127,10 +112,7 @@ fn a_refused_commit_of_the_agents_own_is_no_merge() {
         "{merged}"
     );
     assert_eq!(lives.git(&["rev-parse", "main"]), before);
-    let said = exec(
-        &mut client,
-        "git reset --soft HEAD^; rm l; git rm -q --cached l; echo good > good",
-    );
+    let said = client.run("git reset --soft HEAD^; rm l; git rm -q --cached l; echo good > good");
     assert!(said.contains("sandbox-exec: good"), "{said}");
     drop(client);
     lives.cofferdam(&["merge", "one"]).expect_code(0);
@@ -198,17 +180,13 @@ fn half_a_file_is_in_no_commit() {
     let mut other = Client::start(&lives);
     client.tool("sandbox-create", &json!({"name": "one"}));
     let write = json!({"sandbox": "one", "path": "server.pem", "content": "x".repeat(12 << 20)});
-    let params = json!({"name": "sandbox-write", "arguments": write});
-    client.say(&json!({"jsonrpc": "2.0", "id": "w", "method": "tools/call", "params": params}));
+    client.begin("w", "sandbox-write", &write);
     for turn in 0..6 {
-        exec(&mut other, &format!("echo {turn} > f{turn}"));
+        other.run(&format!("echo {turn} > f{turn}"));
     }
     assert_eq!(client.hear()["id"], "w");
     // As one of ours that was killed leaves it.
-    exec(
-        &mut other,
-        "mkdir d; echo half > d/.cofferdam-sync-0123456789abcdef; echo x > d/x",
-    );
+    other.run("mkdir d; echo half > d/.cofferdam-sync-0123456789abcdef; echo x > d/x");
     let names = lives.git(&["log", "--format=", "--name-only", "cofferdam/one"]);
     assert!(names.contains("d/x") && names.contains("f5"), "{names}");
     assert!(!names.contains("cofferdam-sync"), "{names}");
@@ -227,12 +205,9 @@ fn a_pipe_in_the_git_directory_is_taken_away() {
     client.tool("sandbox-create", &json!({"name": "one"}));
     let began = std::time::Instant::now();
     let dir = "d=$(git rev-parse --git-dir)";
-    exec(
-        &mut client,
-        &format!(
-            "{dir}; rm -f $d/info/exclude; mkdir -p $d/info; mkfifo $d/info/exclude; echo 1 > a"
-        ),
-    );
+    client.run(&format!(
+        "{dir}; rm -f $d/info/exclude; mkdir -p $d/info; mkfifo $d/info/exclude; echo 1 > a"
+    ));
     assert!(began.elapsed() < std::time::Duration::from_secs(60));
     assert!(tree(&lives).contains(&"a".to_owned()));
     drop(client);
@@ -247,7 +222,7 @@ fn no_call_asks_for_more_than_it_may() {
     let lives = Lives::new();
     let mut client = Client::start(&lives);
     client.tool("sandbox-create", &json!({"name": "one"}));
-    exec(&mut client, "head -c 5000000 /dev/zero | tr '\\0' a > a");
+    client.run("head -c 5000000 /dev/zero | tr '\\0' a > a");
     let all =
         json!({"sandbox": "one", "path": "a", "old": "a", "new": "b".repeat(4096), "all": true});
     let refused = client.error("sandbox-edit", &all);
@@ -257,7 +232,7 @@ fn no_call_asks_for_more_than_it_may() {
         assert!(client.error(tool, &long).contains("more than 4096 bytes"));
     }
     let many = "for i in 1 2 3 4 5; do head -c 15000000 /dev/zero | tr '\\0' a > f$i; done";
-    exec(&mut client, many);
+    client.run(many);
     let patch: String = (1..=5)
         .map(|n| format!("--- a/f{n}\n+++ b/f{n}\n@@ -1 +1 @@\n-x\n+y\n"))
         .collect();
@@ -289,8 +264,7 @@ fn a_pause_takes_none_of_a_programs_time() {
     client.tool("sandbox-create", &json!({"name": "one"}));
     let run =
         json!({"sandbox": "one", "command": "touch /tmp/begun; sleep 2; echo done", "timeout": 5});
-    let params = json!({"name": "sandbox-exec", "arguments": run});
-    client.say(&json!({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": params}));
+    client.begin("x", "sandbox-exec", &run);
     let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while lives.exec("one", "test -e /tmp/begun").status.code() != Some(0) {
         assert!(std::time::Instant::now() < until);

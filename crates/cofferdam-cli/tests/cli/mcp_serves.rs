@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::lives::Lives;
-use crate::mcp::Client;
+use crate::mcp_client::Client;
 
 /// A client names a repository where the server is of none, and only what its user's own configuration lists.
 #[test]

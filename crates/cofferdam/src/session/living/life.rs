@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -11,8 +12,8 @@ use crate::fsx::lock;
 use crate::git::refs_at::{RefsAt, names_of};
 use crate::registry::{self, Owned, Reach};
 use crate::sandbox::{
-    BindMountProvider, Examined, Handle, Lifetime, Mount, SandboxError, SandboxSpec, Stopping,
-    examined,
+    BindMountProvider, Examined, Handle, Lifetime, Mount, Sandbox, SandboxError, SandboxSpec,
+    Stopping, examined,
 };
 use crate::session::Caller;
 use crate::session::configured::effective;
@@ -67,35 +68,45 @@ pub async fn uncollected(caller: &Caller, named: &Named) -> Option<bool> {
 }
 
 /// As [`condition`], of whichever sandbox it is.
-pub(in crate::session) async fn ask(
-    provider: &dyn BindMountProvider,
-    handle: &Handle,
-) -> Result<Condition, SandboxError> {
-    Ok(ask_both(provider, handle, false).await?.0)
+async fn ask(provider: &dyn BindMountProvider, handle: &Handle) -> Result<Condition, SandboxError> {
+    match opened(provider, handle).await? {
+        Some(sandbox) => condition_of(sandbox.as_ref()).await,
+        None => Ok(Condition::Stopped),
+    }
 }
 
-/// The same, and with `memory` what its programs use: nothing where it is stopped, or an older version started it.
-pub(in crate::session) async fn ask_both(
+/// The same, and what its programs use: nothing where it is stopped, or an older version started it.
+pub(in crate::session) async fn ask_with_memory(
     provider: &dyn BindMountProvider,
     handle: &Handle,
-    memory: bool,
 ) -> Result<(Condition, Option<u64>), SandboxError> {
-    let sandbox = match provider.open(handle).await {
-        Ok(sandbox) => sandbox,
-        Err(SandboxError::NotRunning) => return Ok((Condition::Stopped, None)),
-        Err(error) => return Err(error),
-    };
-    let condition = if sandbox.status().await?.paused {
+    match opened(provider, handle).await? {
+        Some(sandbox) => {
+            let condition = condition_of(sandbox.as_ref()).await?;
+            Ok((condition, sandbox.memory().await.ok()))
+        }
+        None => Ok((Condition::Stopped, None)),
+    }
+}
+
+/// `None`: it is stopped.
+async fn opened(
+    provider: &dyn BindMountProvider,
+    handle: &Handle,
+) -> Result<Option<Arc<dyn Sandbox>>, SandboxError> {
+    match provider.open(handle).await {
+        Ok(sandbox) => Ok(Some(sandbox)),
+        Err(SandboxError::NotRunning) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn condition_of(sandbox: &dyn Sandbox) -> Result<Condition, SandboxError> {
+    Ok(if sandbox.status().await?.paused {
         Condition::Paused
     } else {
         Condition::Running
-    };
-    let used = if memory {
-        sandbox.memory().await.ok()
-    } else {
-        None
-    };
-    Ok((condition, used))
+    })
 }
 
 impl Session {

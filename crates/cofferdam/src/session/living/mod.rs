@@ -37,7 +37,7 @@ pub use error::SessionError;
 pub use exec::{ProgramId, SessionExec};
 pub use files::{AloneWithFiles, FileChange};
 pub use follow::Followed;
-pub(super) use life::ask_both;
+pub(super) use life::ask_with_memory;
 pub use life::{Condition, condition, make_from, start, uncollected};
 pub use patch::PatchError;
 pub use ports::{Forwarded, publish};

@@ -68,7 +68,9 @@ impl Session {
             source,
         };
         let (mut left_out, mut why_left_out) = (Vec::new(), None);
-        for last in (0..TRIES).rev() {
+        let mut tries = 0;
+        loop {
+            tries += 1;
             let recording = Recording {
                 tool,
                 left_out: &left_out,
@@ -90,15 +92,12 @@ impl Session {
             more.retain(|path| !left_out.contains(path));
             let why = why_left_out.map_or_else(|| why.clone(), |first| format!("{first}; {why}"));
             collection.landing = Landing::Nothing;
-            if last == 0 || more.is_empty() || left_out.len() + more.len() > MOST_LEFT_OUT {
+            if tries == TRIES || more.is_empty() || left_out.len() + more.len() > MOST_LEFT_OUT {
                 return Ok((Recorded::Refused { why }, collection));
             }
             left_out.extend(more);
             why_left_out = Some(why);
         }
-        Err(SessionError::Making {
-            name: named.record.name.to_string(),
-        })
     }
 }
 

@@ -202,7 +202,7 @@ pub async fn ask(home: &Home, summaries: &mut [Summary]) -> Vec<(SandboxId, Stri
             if provider.name() != one.provider {
                 return Ok(None);
             }
-            living::ask_both(&provider, &handle, true).await.map(Some)
+            living::ask_with_memory(&provider, &handle).await.map(Some)
         };
         let asked = tokio::time::timeout(ASKED, ask).await;
         let asked = asked.unwrap_or(Err(SandboxError::TimedOut(ASKED.as_secs())));

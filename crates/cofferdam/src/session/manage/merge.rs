@@ -64,7 +64,7 @@ pub async fn merge(
     let (repo, mut owned, finished) = take_for_checkout(target, said).await?;
     let (home, cancel) = (&target.home, &target.cancel);
     let name = owned.record.name.to_string();
-    let record = &Box::new(owned.record.clone());
+    let record = &owned.record;
     let Head::Branch { name: into, .. } = &repo.head else {
         return Err(ManageError::DetachedTarget);
     };
@@ -99,8 +99,8 @@ pub async fn merge(
     };
     let repo = repo.without_drivers(cancel).await?;
     let barred = |top: &Path| barred(home, record.id, top);
-    let state = owned.directory().to_owned();
-    let state = state.as_path();
+    let state = owned.directory();
+    let mut squashed = None;
     let mut changed_outside = finished.map_or_else(Vec::new, |done| done.changed_outside);
     let mut done = Vec::new();
     for tip in missing {
@@ -174,11 +174,10 @@ pub async fn merge(
                 landing = Landing::Nothing;
             } else {
                 if options.squash && tip.on_branch {
-                    owned.record.squashed = Some(Box::new(Squashed {
+                    squashed = Some(Box::new(Squashed {
                         tip: tip.id.clone(),
                         into: into.clone(),
                     }));
-                    owned.save()?;
                 }
                 current = into.clone();
             }
@@ -189,6 +188,10 @@ pub async fn merge(
             changed_outside: std::mem::take(&mut changed_outside),
             lies_there,
         });
+    }
+    if squashed.is_some() {
+        owned.record.squashed = squashed;
+        owned.save()?;
     }
     Ok(done)
 }

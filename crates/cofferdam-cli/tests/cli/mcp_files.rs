@@ -1,0 +1,127 @@
+//! How tools change files: where links lead, what a patch may, what git itself is in the middle of.
+
+use serde_json::json;
+
+use crate::lives::Lives;
+use crate::mcp_client::Client;
+
+/// What git itself is in the middle of is not committed over, and what is in the way is named.
+#[test]
+fn a_merge_that_is_under_way_is_left_alone() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let conflict = "git switch -qc side && echo side > README.md && git commit -qam side && \
+        git switch -q cofferdam/one && echo ours > README.md && git commit -qam ours; git merge side";
+    let said = client.run(conflict);
+    assert!(
+        said.contains("a merge or a rebase is under way inside"),
+        "{said}"
+    );
+    let status = client.run("git status --porcelain");
+    assert!(status.starts_with("UU README.md\n"), "{status}");
+    let over = client.run("git merge --abort; touch .git/index.lock 2>/dev/null || touch $(git rev-parse --git-dir)/index.lock; echo x > x",
+    );
+    assert!(
+        over.contains("index.lock; where none runs any more"),
+        "{over}"
+    );
+    let over = client.run("rm $(git rev-parse --git-dir)/index.lock");
+    assert!(over.contains("sandbox-exec: x]"), "{over}");
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// A link on the way is followed as it is inside, and what is behind it is what changes.
+#[test]
+fn links_lead_where_they_lead_inside() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let links = "mkdir -p other/deep && echo right > other/x && echo wrong > x && ln -s ../x other/deep/l && ln -s other/deep dir && ln -s nowhere gone";
+    client.tool("sandbox-exec", &json!({"sandbox": "one", "command": links}));
+    let read = json!({"sandbox": "one", "path": "dir/l"});
+    assert_eq!(client.tool("sandbox-read", &read), "right\n");
+    let edit = json!({"sandbox": "one", "path": "dir/l", "old": "right", "new": "changed"});
+    client.tool("sandbox-edit", &edit);
+    let seen = client.tool(
+        "sandbox-exec",
+        &json!({"sandbox": "one", "command": "cat other/x x; readlink dir other/deep/l"}),
+    );
+    assert_eq!(seen, "changed\nwrong\nother/deep\n../x\n[exit code 0]\n");
+    let gone = client.error(
+        "sandbox-write",
+        &json!({"sandbox": "one", "path": "gone", "content": "x"}),
+    );
+    assert!(gone.contains("it is a link that leads nowhere"), "{gone}");
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// Whatever a patch says, it changes files of the repository inside, all that it says of them, or nothing.
+#[test]
+fn a_patch_leads_nowhere_else() {
+    const MAIL: &str = "From 1234567890123456789012345678901234567890 Mon Sep 17 00:00:00 2001\nFrom: x <x@example.com>\n\
+        Subject: [PATCH] x\n\nFrom: y <y@example.com>\n---\n x | 1 +\n\n";
+    const WITHIN: &str = "--- a/README.md\n+++ b/README.md\n@@ -1 +1,2 @@\n hello\n+more\n";
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let apply = |patch: &str| json!({"sandbox": "one", "patch": patch});
+    let made = |path: &str, mode: &str, text: &str| {
+        format!(
+            "diff --git a/{path} b/{path}\nnew file mode {mode}\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+{text}\n"
+        )
+    };
+    let link =
+        |path: &str, target: &str| made(path, "120000", target) + "\\ No newline at end of file\n";
+    let patches = [
+        made("../out", "100644", "x"),
+        made("/tmp/out", "100644", "x"),
+        made("src/../../out", "100644", "x"),
+        made(".git/hooks/post-checkout", "100755", "x"),
+        made("sub/.GIT/config", "100644", "x"),
+        "diff --git a/README.md b/../out\nsimilarity index 100%\nrename from README.md\nrename to ../out\n".to_owned(),
+        "diff --git a/../../etc/passwd b/leak\nsimilarity index 100%\ncopy from ../../etc/passwd\ncopy to leak\n".to_owned(),
+        "diff --git a/.git/config b/leak\nsimilarity index 100%\ncopy from .git/config\ncopy to leak\n".to_owned(),
+        // A link of its own, a file behind it, and one behind a link that is there.
+        link("l", "/tmp"),
+        link("l", "/tmp") + &made("l/out", "100644", "x"),
+        made("there/out", "100644", "x"),
+        // A mail, whose first patch is harmless.
+        format!("{MAIL}{WITHIN}{MAIL}{}", made("../out", "100644", "x")),
+        // A part that fits, and one that does not.
+        format!("{WITHIN}--- a/src/lib.txt\n+++ b/src/lib.txt\n@@ -1 +1 @@\n-nothing like this\n+x\n"),
+    ];
+    client.run("ln -s /tmp there && git add there && git commit -qm there; git config core.hooksPath >/dev/null; true",
+    );
+    let look = "git status --porcelain; git log -1 --format=%s; ls /tmp/out ../out ../../out .git/hooks/post-checkout 2>/dev/null; \
+        find . -name '*.rej' -o -name '*.orig' -o -name leak; cat README.md";
+    let before = client.run(look);
+    for patch in &patches {
+        let refused = client.error("sandbox-edit", &apply(patch));
+        let says = [
+            "Nothing was changed",
+            "cannot change there/out: Not a directory",
+        ];
+        assert!(
+            says.iter().any(|says| refused.contains(says)),
+            "{patch}: {refused}"
+        );
+        assert_eq!(client.run(look), before, "{patch}");
+    }
+    assert_eq!(lives.git(&["status", "--porcelain"]), "");
+    // The control: the same mail with the harmless one alone.
+    let done = client.tool("sandbox-edit", &apply(&format!("{MAIL}{WITHIN}")));
+    assert!(done.starts_with("Changed README.md.\n"), "{done}");
+    let after = client.run("cat README.md");
+    assert!(after.starts_with("hello\nmore\n"), "{after}");
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
