@@ -118,15 +118,7 @@ fn an_agent_works_in_a_sandbox_by_tools() {
     for outside in ["../x", ".git/config", "/etc/x"] {
         let patch = format!("--- /dev/null\n+++ b/{outside}\n@@ -0,0 +1 @@\n+x\n");
         let refused = client.error("sandbox-edit", &at(json!({"patch": patch})));
-        let says = [
-            "Nothing was changed",
-            "cannot change there/out: Not a directory",
-        ];
-        assert!(
-            says.iter().any(|says| refused.contains(says)),
-            "{patch}: {refused}"
-        );
-        assert!(!refused.is_empty(), "{refused}");
+        assert!(refused.contains("Nothing was changed"), "{refused}");
     }
     let secret = client.tool(
         "sandbox-write",

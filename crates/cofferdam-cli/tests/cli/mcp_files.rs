@@ -92,6 +92,8 @@ fn a_patch_leads_nowhere_else() {
         link("l", "/tmp"),
         link("l", "/tmp") + &made("l/out", "100644", "x"),
         made("there/out", "100644", "x"),
+        // The same behind one that fits.
+        format!("{WITHIN}{}", made("there/deep/out", "100644", "x")),
         // A mail, whose first patch is harmless.
         format!("{MAIL}{WITHIN}{MAIL}{}", made("../out", "100644", "x")),
         // A part that fits, and one that does not.
@@ -104,12 +106,8 @@ fn a_patch_leads_nowhere_else() {
     let before = client.run(look);
     for patch in &patches {
         let refused = client.error("sandbox-edit", &apply(patch));
-        let says = [
-            "Nothing was changed",
-            "cannot change there/out: Not a directory",
-        ];
         assert!(
-            says.iter().any(|says| refused.contains(says)),
+            refused.contains("Nothing was changed"),
             "{patch}: {refused}"
         );
         assert_eq!(client.run(look), before, "{patch}");

@@ -1,7 +1,7 @@
 //! A unified diff on the files of a sandbox: all of it, or nothing where it does not fit. Git applies it to the files that it names, in a jail that has nothing
 //! else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
@@ -105,6 +105,7 @@ impl Session {
         }
         let top = self.workdir()?;
         let mut read = 0;
+        let mut straight = BTreeSet::new();
         let mut before: BTreeMap<PathBuf, Option<File>> = BTreeMap::new();
         for name in names {
             let shown = String::from_utf8_lossy(&name).into_owned();
@@ -114,6 +115,13 @@ impl Session {
                 return Err(PatchError::Refused(what));
             }
             let path = PathBuf::from(OsStr::from_bytes(&name));
+            for above in path.ancestors().skip(1) {
+                // What is below one that is there is made, or was looked at.
+                if straight.contains(above) || self.is_straight(&top.join(above), &shown).await? {
+                    straight.insert(above.to_owned());
+                    break;
+                }
+            }
             let file = self.file(&top.join(&path), &shown).await?;
             if let Some(File { mode, content }) = &file {
                 read += content.len() as u64;
@@ -163,6 +171,25 @@ impl Session {
             })?;
         }
         Ok(changed.into_iter().map(|(path, _)| path).collect())
+    }
+
+    /// Whether something is there; that no link leads there, as none is followed to what is changed.
+    async fn is_straight(&self, path: &Path, shown: &str) -> Result<bool, PatchError> {
+        let (mut is_there, mut real) = (false, None);
+        let mut hear = |sight| {
+            match sight {
+                Sight::Thing(_) => is_there = true,
+                Sight::At(path) => real = Some(path),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        };
+        self.browse(&Peek::at(path), &mut hear).await?;
+        if is_there && real.is_some_and(|real| Path::new(OsStr::from_bytes(&real)) != path) {
+            let what = format!("`{shown}`: a directory on the way is a link");
+            return Err(PatchError::Refused(what));
+        }
+        Ok(is_there)
     }
 
     /// `None`: there is none.
