@@ -368,6 +368,15 @@ mod tests {
         check_slug("", None);
         check_slug("../..", None);
         check_slug(&"a".repeat(100), Some(&"a".repeat(63)));
+        // What a user chose is not cut.
+        let name = |text: &str| Slug::sandbox_name(text).ok().map(|slug| slug.0);
+        assert_eq!(
+            name("My Feature Name!@#").as_deref(),
+            Some("my-feature-name")
+        );
+        assert_eq!(name(&"a".repeat(63)), Some("a".repeat(63)));
+        assert_eq!(name(&"a".repeat(64)), None);
+        assert_eq!(name("!!!"), None);
     }
 
     fn check_branch(name: &str, valid: bool) {

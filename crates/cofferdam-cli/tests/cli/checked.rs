@@ -135,6 +135,7 @@ fn what_the_gate_refused_is_told_for_what_it_is() {
     user.ends();
 }
 
+// covers: S4-FR1.7
 #[test]
 fn set_up_runs_once_before_anybody_works() {
     let user = User::new("env: {OF_USER: $HOME}\nsetup: echo own ${OF_USER-none} >> ~/set-up\n");

@@ -18,7 +18,23 @@ fn an_agent_works_in_a_sandbox_by_tools() {
     lives.git(&["add", "-A"]);
     lives.git(&["commit", "-qm", "files"]);
     let head = lives.git(&["rev-parse", "HEAD"]);
-    let status = lives.git(&["status", "--porcelain"]);
+    // What its user has begun.
+    lives.write("README.md", "begun\n");
+    lives.write("staged", "x\n");
+    lives.git(&["add", "staged"]);
+    lives.write("untracked", "x\n");
+    let begun = || {
+        let index = std::fs::read(lives.repository().join(".git/index")).unwrap();
+        let shown = [
+            &["status", "--porcelain"][..],
+            &["diff"],
+            &["diff", "--cached"],
+        ];
+        (shown.map(|words| lives.git(words)), index)
+    };
+    // Git looks at it once, and knows it then.
+    begun();
+    let before = begun();
     let mut client = Client::start(&lives);
     let tools = client.ask("tools/list", &json!({}));
     let names: Vec<&str> = tools["tools"]
@@ -50,7 +66,10 @@ fn an_agent_works_in_a_sandbox_by_tools() {
     assert_eq!(lives.state("my-feature-name"), "active");
     let branch = lives.git(&["rev-parse", "cofferdam/my-feature-name"]);
     assert_eq!(branch, head);
+    let references = lives.references();
     let again = client.error("sandbox-create", &json!({"name": "my feature name"}));
+    assert_eq!(lives.references(), references);
+    assert_eq!(lives.all().len(), 1);
     assert!(
         again.starts_with(
             "Error: Sandbox 'my-feature-name' already exists. Please choose a different name.\n"
@@ -147,7 +166,7 @@ fn an_agent_works_in_a_sandbox_by_tools() {
     );
     assert_eq!(inside, "sandbox-exec: d/x and 2 more\n[exit code 0]\n");
     assert_eq!(lives.git(&["rev-parse", "HEAD"]), head);
-    assert_eq!(lives.git(&["status", "--porcelain"]), status);
+    assert_eq!(begun(), before);
     let diff = client.tool("sandbox-diff", &at(json!({})));
     assert!(
         diff.contains("\n-two\n+2\n") && !diff.contains("secret"),
@@ -210,15 +229,32 @@ fn an_agent_works_in_a_sandbox_by_tools() {
     lives
         .cofferdam(&["resume", "my-feature-name"])
         .expect_code(0);
-    drop(client);
     assert_eq!(lives.state("my-feature-name"), "active");
+    // What is on the branch is what its user gets, as commits or as changes.
     lives
-        .cofferdam(&["delete", "--force", "my-feature-name"])
+        .cofferdam(&["merge", "my-feature-name"])
+        .expect_code(0);
+    assert_eq!(lives.read("src/lib.txt"), "one\n2\nthree\n");
+    client.tool("sandbox-create", &json!({"name": "two"}));
+    let two = json!({"sandbox": "two", "path": "src/lib.txt", "content": "applied\n"});
+    client.tool("sandbox-write", &two);
+    let secret = json!({"sandbox": "two", "path": "b.secret", "content": "s\n"});
+    client.tool("sandbox-write", &secret);
+    let merged = lives.git(&["rev-parse", "HEAD"]);
+    lives.cofferdam(&["apply", "two"]).expect_code(0);
+    assert_eq!(lives.read("src/lib.txt"), "applied\n");
+    assert_eq!(lives.git(&["rev-parse", "HEAD"]), merged);
+    for not in ["a.secret", "b.secret"] {
+        assert!(!lives.repository().join(not).exists(), "{not}");
+    }
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "my-feature-name", "two"])
         .expect_code(0);
 }
 
 /// Nothing of an image is needed for it but a shell for its commands: no git, no program that reads or writes files.
-// covers: S4-FR1.5, S4-FR1.6, S4-AC1.3, S4-AC1.4
+// covers: S4-FR1.5, S4-FR1.6, S4-AC1.3, S4-AC1.4, S4-AC4.1, S4-AC4.2
 #[test]
 fn it_is_the_same_in_containers() {
     for world in containers::worlds() {
@@ -227,17 +263,32 @@ fn it_is_the_same_in_containers() {
             .environment
             .configure(&format!("sandbox: {engine}\nimage: busybox:latest\n"));
         world.environment.write("run.sh", "echo ran\n");
+        std::os::unix::fs::symlink("src/lib.txt", world.environment.repository().join("link"))
+            .unwrap();
         world.environment.git(&["add", "-A"]);
         world
             .environment
             .git(&["update-index", "--chmod=+x", "run.sh"]);
         world.environment.git(&["commit", "-qm", "files"]);
         let mut client = Client::with(world.command(&["mcp"]));
+        // What is in no commit is not there.
+        world.environment.write("src/lib.txt", "unsaved\n");
+        world.environment.write("unsaved", "x\n");
         let made = client.tool("sandbox-create", &json!({"name": "one"}));
         assert!(made.contains("/workspace/repository"), "{made}");
+        assert!(
+            made.contains("Its set-up printed:\nhello world\n"),
+            "{made}"
+        );
         let files = client.run("ls; test -x run.sh && cat README.md; command -v git");
         assert_eq!(
-            files, "README.md\nrun.sh\nsrc\nhello\n[exit code 127]\n",
+            files, "README.md\nlink\nrun.sh\nsrc\nhello\n[exit code 127]\n",
+            "{engine}"
+        );
+        let exact = client
+            .run("readlink link; cat link; find . -name .git -prune -o -type f -perm -u+x -print");
+        assert_eq!(
+            exact, "src/lib.txt\none\ntwo\n./run.sh\n[exit code 0]\n",
             "{engine}"
         );
         for outside in ["ls /host/root", "echo x >> /etc/passwd"] {
@@ -254,7 +305,7 @@ fn it_is_the_same_in_containers() {
         let tree = ["ls-tree", "-r", "--name-only", "cofferdam/one"];
         assert_eq!(
             world.environment.git(&tree),
-            "a/b\nmade\nrun.sh\nsrc/lib.txt"
+            "a/b\nlink\nmade\nrun.sh\nsrc/lib.txt"
         );
         // No directory of the checkout is in it: what is mounted is ours.
         let mounts = containers::own(
@@ -262,13 +313,16 @@ fn it_is_the_same_in_containers() {
             &["inspect", "--format", "{{json .Mounts}}", &world.agents()],
         );
         let mounts: Value = serde_json::from_str(&mounts.unwrap()).unwrap();
-        let checkout = world.environment.repository().canonicalize().unwrap();
-        for mount in mounts.as_array().unwrap() {
+        let home = world.environment.home().canonicalize().unwrap();
+        let mounts = mounts.as_array().unwrap();
+        assert!(!mounts.is_empty());
+        for mount in mounts.iter().filter(|mount| mount["Type"] == "bind") {
+            // The machine's certificates, which everybody may read.
+            if mount["Destination"] == "/.cofferdam/ca.pem" {
+                continue;
+            }
             let source = mount["Source"].as_str().unwrap_or_default();
-            assert!(
-                !std::path::Path::new(source).starts_with(&checkout),
-                "{mount}"
-            );
+            assert!(std::path::Path::new(source).starts_with(&home), "{mount}");
         }
         drop(client);
         world
@@ -279,7 +333,7 @@ fn it_is_the_same_in_containers() {
 }
 
 /// A set-up that fails keeps its sandbox for a look, and says so to the agent; what else fails leaves nothing.
-// covers: S4-E3, S4-E4, S4-E5, S4-FR1.7
+// covers: S4-E3, S4-E4, S4-E5
 #[test]
 fn what_cannot_be_made_leaves_nothing_but_what_is_worth_a_look() {
     let lives = Lives::new();
@@ -306,13 +360,19 @@ fn what_cannot_be_made_leaves_nothing_but_what_is_worth_a_look() {
         let refused = client.error("sandbox-create", &arguments);
         assert!(refused.starts_with("Error: "), "{refused}");
     }
-    // A branch of that name would be a directory of its own.
-    lives.git(&["branch", "cofferdam"]);
-    let blocked = client.error("sandbox-create", &json!({"name": "two"}));
-    assert!(blocked.contains("cofferdam"), "{blocked}");
-    lives.git(&["branch", "-D", "cofferdam"]);
-    assert_eq!(lives.git(&["for-each-ref"]), before);
     drop(client);
+    // There is nobody who could make it.
+    lives.configure("sandbox: docker\nimage: busybox:latest\n");
+    let mut command = lives.command(&["mcp"]);
+    command.env("DOCKER_HOST", "unix:///nowhere/docker.sock");
+    let mut client = Client::with(command);
+    let refused = client.error("sandbox-create", &json!({"name": "two"}));
+    assert!(refused.starts_with("Error: "), "{refused}");
+    assert!(refused.contains("/nowhere/docker.sock"), "{refused}");
+    assert_eq!(lives.git(&["for-each-ref"]), before);
+    assert!(lives.all().is_empty());
+    drop(client);
+    lives.configure("");
     lives.expect_clean();
 }
 
@@ -365,16 +425,30 @@ fn a_client_that_goes_wrong_harms_nothing() {
             "{tool} {arguments}: {refused}"
         );
     }
-    // A slow call holds up nobody else.
-    client.say(
-        &json!({"jsonrpc": "2.0", "id": 900, "method": "tools/call", "params": {
-        "name": "sandbox-exec", "arguments": {"sandbox": "one", "command": "sleep 100"}}}),
-    );
+    // What is no message, and half of one.
+    for raw in ["no json\n", "{\"jsonrpc\": \"2.0\"\n", "\n", "\u{0}\n"] {
+        client.raw(raw.as_bytes());
+    }
+    client.raw(b"\xff\xfe\n");
+    // A slow call holds up nobody else, and one that nobody wants any more ends.
+    let slow =
+        json!({"sandbox": "one", "command": "echo $$ > /tmp/slow; sleep 1000", "timeout": 3600});
+    client.begin("slow", "sandbox-exec", &slow);
+    let began = Instant::now();
+    while client.run("cat /tmp/slow") == "[exit code 1]\n" {
+        assert!(began.elapsed() < Duration::from_secs(20));
+    }
     client.tool(
         "sandbox-read",
         &json!({"sandbox": "one", "path": "README.md"}),
     );
-    client.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 900}}));
+    assert!(began.elapsed() < Duration::from_secs(60));
+    client.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "slow"}}));
+    let alive = "kill -0 $(cat /tmp/slow) 2>/dev/null && echo alive; true";
+    let until = Instant::now() + Duration::from_secs(20);
+    while client.run(alive).starts_with("alive") {
+        assert!(Instant::now() < until);
+    }
     let began = client.tool(
         "sandbox-exec",
         &json!({"sandbox": "one", "command": "sleep 0.5; echo late > late", "background": true}),
@@ -388,7 +462,23 @@ fn a_client_that_goes_wrong_harms_nothing() {
         &json!({"sandbox": "one", "command": "cat late"}),
     );
     assert!(next.starts_with("late\n[exit code 0]\n[commit"), "{next}");
+    // A client that leaves while a call is under way: what it waited for ends, what it left goes on.
+    let left =
+        json!({"sandbox": "one", "command": "echo $$ > /tmp/left; sleep 1000", "background": true});
+    other.tool("sandbox-exec", &left);
+    let slow =
+        json!({"sandbox": "one", "command": "echo $$ > /tmp/slow; touch /tmp/again; sleep 1000"});
+    other.begin("slow", "sandbox-exec", &slow);
+    let until = Instant::now() + Duration::from_secs(20);
+    while lives.exec("one", "test -e /tmp/again").status.code() != Some(0) {
+        assert!(Instant::now() < until);
+    }
     drop(other);
+    let left = lives.exec(
+        "one",
+        "kill -0 $(cat /tmp/left); echo $?; kill -0 $(cat /tmp/slow) 2>/dev/null; echo $?",
+    );
+    assert_eq!(left.stdout, "0\n1\n");
     lives
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);
@@ -445,6 +535,24 @@ fn all_are_paused_and_go_on() {
         assert_eq!(lives.state(name), "paused");
     }
     lives.cofferdam(&["resume", "one"]).expect_code(0);
+    // Those of another repository are no part of this one's.
+    let other = lives.temporary().join("other");
+    let other = other.to_str().unwrap();
+    lives.git(&["clone", "-q", ".", other]);
+    lives
+        .cofferdam(&["-C", other, "create", "three", "--network", "none"])
+        .expect_code(0);
+    let state_of_three = || {
+        let all = lives.all();
+        let three = all.iter().find(|one| one["name"] == "three").unwrap();
+        three["state"].as_str().unwrap().to_owned()
+    };
+    lives.cofferdam(&["pause", "--all-envs"]).expect_code(0);
+    assert_eq!(
+        (lives.state("one"), state_of_three()),
+        ("paused".into(), "active".into())
+    );
+    lives.cofferdam(&["resume", "one"]).expect_code(0);
     // From anywhere.
     let elsewhere = lives.home().clone();
     let elsewhere = elsewhere.to_str().unwrap();
@@ -453,12 +561,20 @@ fn all_are_paused_and_go_on() {
         .expect_code(0);
     assert!(paused.stderr.contains("paused one;"), "{paused}");
     assert!(!paused.stderr.contains("two"), "{paused}");
+    assert_eq!(
+        (lives.state("one"), state_of_three()),
+        ("paused".into(), "paused".into())
+    );
     lives
         .cofferdam(&["-C", elsewhere, "resume", "--all-repos"])
         .expect_code(0);
     for name in ["one", "two"] {
         assert_eq!(lives.state(name), "active");
     }
+    assert_eq!(state_of_three(), "active");
+    lives
+        .cofferdam(&["-C", other, "delete", "--force", "three"])
+        .expect_code(0);
     for both in [&["pause", "one", "--all-envs"][..], &["pause"]] {
         lives.cofferdam(both).expect_code(2);
     }

@@ -47,6 +47,13 @@ impl Client {
         to.flush().unwrap();
     }
 
+    /// Whatever it is.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        let to = self.to.as_mut().unwrap();
+        to.write_all(bytes).unwrap();
+        to.flush().unwrap();
+    }
+
     #[track_caller]
     pub(crate) fn hear(&mut self) -> Value {
         let mut line = String::new();

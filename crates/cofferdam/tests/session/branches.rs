@@ -130,7 +130,13 @@ fn branch_starts_at_the_base_that_was_named() {
 fn a_private_copy_works_end_to_end() {
     for own in [Env::copy, Env::layered] {
         let env = Env::new();
-        let script = format!("test \"$(cat src/a.txt | wc -l)\" = 3 && {COMMIT}");
+        // What is in no commit is not there.
+        std::fs::write(env.repo.join("unsaved.txt"), "x\n").unwrap();
+        std::fs::write(env.repo.join("staged.txt"), "x\n").unwrap();
+        env.git(&["add", "staged.txt"]);
+        let script = format!(
+            "test \"$(cat src/a.txt | wc -l)\" = 3 && test ! -e unsaved.txt && test ! -e staged.txt && {COMMIT}"
+        );
         run_ok(own(&env, CopyStrategy::MergeToHead, &script));
         assert_eq!(env.subjects("main"), ["first", "work"]);
         assert_eq!(env.read("new.txt"), "new\n");
@@ -147,6 +153,7 @@ fn a_copy_with_uncommitted_work_is_kept() {
         let draft = own(&env, CopyStrategy::MergeToHead, "echo draft > draft.txt");
         let report = run_ok(draft);
         let kept = report.preserved_worktree.unwrap();
+        assert!(!env.repo.join("draft.txt").exists());
         assert_eq!(
             std::fs::read_to_string(kept.join("draft.txt")).unwrap(),
             "draft\n"

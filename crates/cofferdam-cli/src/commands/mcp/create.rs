@@ -1,11 +1,13 @@
 //! `sandbox-create`.
 
 use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cofferdam::names::Slug;
 use cofferdam::registry;
 use cofferdam::session::manage::ManageError;
-use cofferdam::session::{PlanError, RunError, RunErrorKind, Session};
+use cofferdam::session::{Event, EventSink, HookPoint, PlanError, RunError, RunErrorKind, Session};
+use cofferdam::text::{printable, printable_line};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +44,41 @@ pub(super) struct Made {
     image: Option<String>,
     /// What it may reach: none, allowlist or open
     network: String,
+    /// What the set-up printed that ran first
+    setup: Option<String>,
+    /// What is to be known of it
+    notes: Vec<String>,
+}
+
+/// What is said while one is made.
+#[derive(Debug, Default)]
+struct Heard {
+    setup: Option<String>,
+    notes: Vec<String>,
+}
+
+/// Characters of what a set-up printed, its last ones, and so many notes.
+const PRINTED: usize = 2000;
+const NOTES: usize = 20;
+
+impl Heard {
+    fn hear(&mut self, event: &Event) {
+        match event {
+            Event::HookFinished {
+                point: HookPoint::Setup,
+                output,
+                ..
+            } => {
+                let more = output.chars().count().saturating_sub(PRINTED);
+                let last: String = output.chars().skip(more).collect();
+                self.setup = Some(printable(&last));
+            }
+            Event::Notice(notice) if self.notes.len() < NOTES => {
+                self.notes.push(printable_line(&notice.to_string()));
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Call for Create {
@@ -64,12 +101,16 @@ impl Call for Create {
         }
         not_there(&name, &server, &asked).await?;
         let options = create::unattended(&name, self.base, server.environment()).await?;
-        let caller = server.caller(&asked);
+        let heard = Arc::new(Mutex::new(Heard::default()));
+        let mut caller = server.caller(&asked);
+        let hears = Arc::clone(&heard);
+        caller.events = EventSink::new(move |event| lock(&hears).hear(event));
         let made = Box::pin(Session::create(&caller, &options));
         let made = asked.patiently("making the sandbox", made).await;
         let session = made.map_err(|error| explain(error, &name))?;
         let record = session.record();
         keep_ready::after_living(record);
+        let Heard { setup, notes } = std::mem::take(&mut *lock(&heard));
         Ok(Made {
             name: record.name.to_string(),
             branch: record.branch_text(),
@@ -78,17 +119,21 @@ impl Call for Create {
             provider: record.provider.clone(),
             image: record.image.clone(),
             network: create::network(record).to_owned(),
+            setup,
+            notes,
         })
     }
 }
 
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What is not on a branch, or was deleted, is nobody's to look at but the person's.
 fn committed(base: &str) -> Result<(), Failure> {
-    let name = base.strip_prefix("refs/").unwrap_or(base);
-    let is_hidden = ["stash", "cofferdam/"]
-        .iter()
-        .any(|place| base.starts_with("refs/") && name.starts_with(place));
-    if is_hidden || base.contains("@{") || base == "stash" || base.starts_with("stash^") {
+    let name = base.split(['^', '~', ':']).next().unwrap_or_default();
+    let is_hidden = ["stash", "refs/stash"].contains(&name) || name.starts_with("refs/cofferdam/");
+    if is_hidden || base.contains("@{") {
         return Err(Failure::new(
             format!("`{base}` is no branch, no tag and no id of a commit"),
             "Leave `base` out, and it is what is checked out now.",
@@ -155,6 +200,12 @@ impl fmt::Display for Made {
             _ => "It reaches the network of this machine.",
         };
         writeln!(f, "{network}")?;
+        if let Some(setup) = self.setup.as_ref().filter(|setup| !setup.is_empty()) {
+            writeln!(f, "Its set-up printed:\n{}", setup.trim_end())?;
+        }
+        for note in &self.notes {
+            writeln!(f, "[note: {note}]")?;
+        }
         writeln!(
             f,
             "For the person you work for: `cofferdam diff {name}`, `cofferdam merge {name}`, `cofferdam delete {name}`."
