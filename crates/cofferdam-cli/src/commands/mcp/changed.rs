@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Where the changes are now.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(super) struct Changed {
     /// New commits on the sandbox's branch, oldest first
     pub(super) commits: Vec<Commit>,

@@ -99,11 +99,7 @@ impl Call for Exec {
             .collect();
         let began = session.exec_detached(exec).await?;
         if self.background {
-            let changed = Changed {
-                commits: Vec::new(),
-                notes: Vec::new(),
-            };
-            return Ok(Ran::running(&began, changed));
+            return Ok(Ran::running(&began));
         }
         // Whoever deletes the sandbox meanwhile is told of it.
         let waits = began.waited_for().ok().flatten();
@@ -151,7 +147,7 @@ async fn wait(
 }
 
 impl Ran {
-    fn running(program: &Program, changed: Changed) -> Self {
+    fn running(program: &Program) -> Self {
         Self {
             id: Some(program.id.to_string()),
             exit_code: None,
@@ -159,7 +155,7 @@ impl Ran {
             timed_out: false,
             output: String::new(),
             left_out: 0,
-            changed,
+            changed: Changed::default(),
         }
     }
 
@@ -170,11 +166,7 @@ impl Ran {
         printed: Part,
         changed: Changed,
     ) -> Self {
-        let (exit_code, signal) = match exit {
-            Some(Exit::Code(code)) => (Some(code), None),
-            Some(Exit::Signal(signal)) => (None, Some(signal)),
-            None => (None, None),
-        };
+        let (exit_code, signal) = output::in_numbers(exit);
         let id = program.id.to_string();
         let is_whole = printed.left_out == 0 && exit.is_some();
         if is_whole {

@@ -65,11 +65,7 @@ impl Call for Output {
             let end = whole(&bytes);
             bytes.truncate(end);
         }
-        let (exit_code, signal) = match exit {
-            Some(Exit::Code(code)) => (Some(code), None),
-            Some(Exit::Signal(signal)) => (None, Some(signal)),
-            None => (None, None),
-        };
+        let (exit_code, signal) = in_numbers(exit);
         Ok(Told {
             running: exit.is_none(),
             exit_code,
@@ -107,6 +103,15 @@ pub(super) async fn find(
 pub(super) fn exit(program: &Program) -> Result<Option<Exit>, Failure> {
     let exit = program.exit();
     exit.map_err(|error| Failure::new(error.to_string(), ""))
+}
+
+/// An end as its exit code, or as the number of the signal.
+pub(super) fn in_numbers(exit: Option<Exit>) -> (Option<i32>, Option<i32>) {
+    match exit {
+        Some(Exit::Code(code)) => (Some(code), None),
+        Some(Exit::Signal(signal)) => (None, Some(signal)),
+        None => (None, None),
+    }
 }
 
 /// Of what a program printed.
