@@ -35,6 +35,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ),
 ];
 
+// covers: S4-D3
 #[test]
 fn no_file_uses_a_folder_above_its_own() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -6,7 +6,7 @@ mod signals;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -35,6 +35,7 @@ use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::streams::{self, Sink};
 use crate::ui::tty::{self, Raw};
+use crate::ui::{opening, output};
 
 /// How long what a program left running may keep silent before its output counts as done.
 const SILENCE: Duration = Duration::from_millis(100);
@@ -74,6 +75,7 @@ pub(super) async fn run(mut attached: Attached<'_>) -> Result<ExitCode, CliError
         started = started => started?,
         signal = signals.next_deadly() => return Err(interrupted(signal)),
     };
+    let refused = session.refused_from_now_on();
     let ends = async {
         if on_terminal {
             let says_number = says_number(&attached.exec.arguments);
@@ -92,6 +94,15 @@ pub(super) async fn run(mut attached: Attached<'_>) -> Result<ExitCode, CliError
         ended = ends => ended,
         never = carried => match never {},
     };
+    // Whoever reads what a program prints by a program of theirs has the network log.
+    if std::io::stderr().is_terminal() {
+        let text = opening::text(
+            &refused.until_now(),
+            Some(session.name()),
+            "refused by the network:",
+        );
+        output::note(&text);
+    }
     if session.record().dev.is_some() && !matches!(ended, Err(Ended::Sandbox(_))) {
         leave(&session, &caller, attached.environment).await;
     }

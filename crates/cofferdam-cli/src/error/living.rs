@@ -93,6 +93,12 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         SessionError::Unwatched { name, .. } => {
             format!("try again; if it stays so: {}", again(name))
         }
+        SessionError::NotPaused { name, .. } => {
+            format!("try again; or end its programs with `cofferdam stop {name}`: its files stay")
+        }
+        SessionError::NotResumed { name, .. } => format!(
+            "try again; or end its programs and begin anew, its files stay: `cofferdam stop {name} && cofferdam start {name}`"
+        ),
         SessionError::Rules { name, .. } => {
             format!("mend that, then `cofferdam resume {name}`; `cofferdam doctor` looks at it too")
         }
@@ -223,6 +229,8 @@ pub(super) fn held(error: &SessionError) -> Option<&(dyn Error + 'static)> {
         | SessionError::Wall { .. }
         | SessionError::Vault { .. }
         | SessionError::Login { .. }
+        | SessionError::NotPaused { .. }
+        | SessionError::NotResumed { .. }
         | SessionError::Rules { .. }
         | SessionError::Sync { .. }
         | SessionError::Collect { .. } => None,

@@ -163,6 +163,7 @@ fn one_whose_setup_failed_is_kept_for_a_look() {
     lives.expect_clean();
 }
 
+// covers: S4-D4
 #[test]
 fn one_whose_files_are_gone() {
     let lives = Lives::with("box", &["--mode", "bind", "--network", "none"]);

@@ -75,6 +75,7 @@ mod mcp_files;
 mod mcp_http;
 mod mcp_install;
 mod mcp_serves;
+mod mcp_told;
 mod merge;
 mod mistakes;
 mod mounted;

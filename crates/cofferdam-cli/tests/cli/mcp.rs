@@ -333,7 +333,7 @@ fn it_is_the_same_in_containers() {
 }
 
 /// A set-up that fails keeps its sandbox for a look, and says so to the agent; what else fails leaves nothing.
-// covers: S4-E3, S4-E4, S4-E5
+// covers: S4-E3, S4-E4, S4-E5, S4-E6, S4-D1
 #[test]
 fn what_cannot_be_made_leaves_nothing_but_what_is_worth_a_look() {
     let lives = Lives::new();
@@ -341,7 +341,7 @@ fn what_cannot_be_made_leaves_nothing_but_what_is_worth_a_look() {
     let mut client = Client::start(&lives);
     let failed = client.error("sandbox-create", &json!({"name": "one"}));
     assert!(
-        failed.contains("the setup of sandbox 'one' failed"),
+        failed.starts_with("Error: Setup Command Failed: the setup of sandbox 'one' failed"),
         "{failed}"
     );
     assert!(failed.contains("broken"), "{failed}");
@@ -367,8 +367,42 @@ fn what_cannot_be_made_leaves_nothing_but_what_is_worth_a_look() {
     command.env("DOCKER_HOST", "unix:///nowhere/docker.sock");
     let mut client = Client::with(command);
     let refused = client.error("sandbox-create", &json!({"name": "two"}));
-    assert!(refused.starts_with("Error: "), "{refused}");
+    assert!(
+        refused.starts_with("Error: Container Provisioning Failed: "),
+        "{refused}"
+    );
     assert!(refused.contains("/nowhere/docker.sock"), "{refused}");
+    assert_eq!(lives.git(&["for-each-ref"]), before);
+    drop(client);
+    lives.configure("");
+    let mut client = Client::start(&lives);
+    // A branch where ours would be below, and a commit that is not whole.
+    lives.git(&["branch", "cofferdam"]);
+    let refused = client.error("sandbox-create", &json!({"name": "two"}));
+    assert!(
+        refused.starts_with("Error: Git Branch Creation Failed: "),
+        "{refused}"
+    );
+    lives.git(&["branch", "-D", "cofferdam"]);
+    lives.write("new.txt", "new\n");
+    lives.git(&["add", "new.txt"]);
+    lives.git(&["commit", "-qm", "new"]);
+    let before = lives.git(&["for-each-ref"]);
+    let blob = lives.git(&["rev-parse", "HEAD:new.txt"]);
+    let (directory, file) = blob.split_at(2);
+    let object = lives
+        .repository()
+        .join(".git/objects")
+        .join(directory)
+        .join(file);
+    let aside = object.with_extension("aside");
+    std::fs::rename(&object, &aside).unwrap();
+    let refused = client.error("sandbox-create", &json!({"name": "two"}));
+    assert!(
+        refused.starts_with("Error: Source Code Copy Failed: "),
+        "{refused}"
+    );
+    std::fs::rename(&aside, &object).unwrap();
     assert_eq!(lives.git(&["for-each-ref"]), before);
     assert!(lives.all().is_empty());
     drop(client);
@@ -519,7 +553,7 @@ fn two_clients_work_at_once() {
 }
 
 /// All of a repository, and all of all: what is none of ours is not asked.
-// covers: S4-UJ3, S4-FR2.2, S4-FR2.3, S4-AC2.2, S4-AC2.3
+// covers: S4-UJ3, S4-UJ4, S4-FR2.2, S4-FR2.3, S4-AC2.2, S4-AC2.3
 #[test]
 fn all_are_paused_and_go_on() {
     let lives = Lives::with("one", &["--network", "none"]);
@@ -650,12 +684,12 @@ fn every_answer_has_a_bound() {
             .starts_with("19999\n20000\n")
     );
     let listed = client.tool("sandbox-ls", &at(json!({"path": "many"})));
-    assert!(listed.contains("there are more than 1000"), "{listed}");
+    assert!(listed.contains("ask with the offset 1000"), "{listed}");
     let found = client.tool("sandbox-glob", &at(json!({"pattern": "many/*"})));
-    assert!(found.contains("there are more than 1000"), "{found}");
+    assert!(found.contains("ask with the offset 1000"), "{found}");
     let lines = client.tool("sandbox-grep", &at(json!({"pattern": "1"})));
     assert!(
-        lines.contains("there are more") && lines.len() < 60_000,
+        lines.contains("ask with the offset 500") && lines.len() < 60_000,
         "{lines}"
     );
     let diff = client.tool("sandbox-diff", &at(json!({})));

@@ -387,6 +387,13 @@ fn confines() -> String {
 /// What goes with the sandbox.
 pub(super) const OWN: [&str; 3] = [CHANGES, BELOW, MOUNTED];
 
+/// The content of a tree's regular file at the top, of `limit` bytes at most.
+pub(super) fn content_at_top(stack: &Stack, name: &Path, limit: u64) -> Option<Vec<u8>> {
+    let places = stack.layers.iter().map(|layer| layer.join(name));
+    let there = |place: &PathBuf| place.symlink_metadata().is_ok();
+    fsx::read_bounded(&places.into_iter().find(there)?, limit).ok()
+}
+
 /// Whether a tree has a regular file at a path, behind no link.
 pub(super) fn has_file(stack: &Stack, path: &Path) -> bool {
     for layer in &stack.layers {

@@ -20,6 +20,7 @@ mod cover;
 pub mod dev;
 mod dispose;
 mod doubts;
+mod elsewhere;
 mod emitter;
 mod envfile;
 mod error;

@@ -9,7 +9,7 @@ use super::emitter::Emitter;
 use super::event::{Event, Notice};
 use crate::home::Home;
 use crate::names::SandboxId;
-use crate::wall::log::{self, Reader, Verdict};
+use crate::wall::log::{self, Reader};
 
 /// So many destinations are told one by one: a program can ask for any number.
 const MOST: usize = 20;
@@ -38,10 +38,7 @@ impl Refusals {
     /// What was refused until now is told to nobody.
     pub(super) fn since_now(home: &Home, sandbox: SandboxId) -> Self {
         let mut refusals = Self::of(home, sandbox);
-        refusals.reader = Reader::open(&refusals.log).ok();
-        if let Some(reader) = &mut refusals.reader {
-            let _ = reader.read(|_| {});
-        }
+        refusals.reader = Reader::at_end(&refusals.log).ok();
         refusals
     }
 
@@ -71,16 +68,10 @@ impl Refusals {
         let (told, more) = (&mut self.told, &mut self.more);
         // An error is the end of the news.
         let _ = reader.read(|line| {
-            let Some(entry) = log::parse(line) else {
+            let Some(refused) = log::refused(line).filter(|_| !*more) else {
                 return;
             };
-            if *more || entry.verdict != Some(Verdict::Refused) {
-                return;
-            }
-            let Some(what) = log::destination(&entry) else {
-                return;
-            };
-            if told.contains(&what) {
+            if told.contains(&refused.what) {
                 return;
             }
             if told.len() == MOST {
@@ -88,11 +79,11 @@ impl Refusals {
                 events.notice(Notice::MoreRefused { told: MOST });
                 return;
             }
-            told.insert(what.clone());
+            told.insert(refused.what.clone());
             events.emit(&Event::Refused {
-                what,
-                reason: entry.reason.unwrap_or_default(),
-                opens: entry.opens,
+                what: refused.what,
+                reason: refused.reason,
+                opens: refused.opens,
             });
         });
     }
@@ -103,7 +94,7 @@ mod tests {
     use std::path::Path;
     use std::sync::{Arc, Mutex};
 
-    use cofferdam_wall::log::{Entry, Event as EntryEvent};
+    use cofferdam_wall::log::{Entry, Event as EntryEvent, Verdict};
     use jiff::Timestamp;
 
     use super::*;

@@ -2,7 +2,7 @@
 //! log outlives its sandbox.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use crate::names::{RepoPath, SandboxId, Slug};
 use crate::network::NetworkKind;
 use crate::registry;
 use crate::text::LineFramer;
+use crate::wall::Refused;
 
 pub use cofferdam_wall::log::{Entry, Event as EntryEvent, Verdict, Via};
 
@@ -116,6 +117,14 @@ impl Reader {
         })
     }
 
+    /// Of what is in it now nothing is given.
+    pub(crate) fn at_end(path: &Path) -> Result<Self, FileError> {
+        let mut reader = Self::open(path)?;
+        let end = reader.file.seek(SeekFrom::End(0));
+        end.context("read", path)?;
+        Ok(reader)
+    }
+
     /// Gives every whole line that came since the last call to `each`. A line that is half written is
     /// given when its end has come.
     pub fn read(&mut self, mut each: impl FnMut(&[u8])) -> Result<(), FileError> {
@@ -135,7 +144,7 @@ impl Reader {
     }
 }
 
-/// Where an entry's program wanted to go, in the words of [`super::Refused::what`]; none where it says no place.
+/// Where an entry's program wanted to go, in the words of [`Refused::what`]; none where it says no place.
 pub fn destination(entry: &Entry) -> Option<String> {
     let mut text = match (&entry.name, entry.address, entry.port) {
         (Some(name), _, Some(port)) => format!("{name}:{port}"),
@@ -149,6 +158,17 @@ pub fn destination(entry: &Entry) -> Option<String> {
         text.push_str(protocol);
     }
     Some(text)
+}
+
+/// What a line says that was refused, once.
+pub(crate) fn refused(line: &[u8]) -> Option<Refused> {
+    let entry = parse(line).filter(|entry| entry.verdict == Some(Verdict::Refused))?;
+    Some(Refused {
+        what: destination(&entry)?,
+        reason: entry.reason.unwrap_or_default(),
+        opens: entry.opens,
+        count: 1,
+    })
 }
 
 /// A line that makes sense.

@@ -90,6 +90,8 @@ fn older_rules_do_not_outlive_a_list_that_cannot_be_read() {
             matches!(refused, Err(SessionError::Rules { .. })),
             "{refused:?}"
         );
+        let said = refused.unwrap_err().to_string();
+        assert!(said.contains("`one` stays paused"), "{said}");
         let now = session.condition().await.unwrap();
         assert_eq!(now, living::Condition::Paused);
         write_rules(&env, &["two.example.com"]);
@@ -110,6 +112,37 @@ fn older_rules_do_not_outlive_a_list_that_cannot_be_read() {
         drop(session);
         let session = open(&env, "one").await.unwrap();
         assert_eq!(sh(&session, ask).await, "refused");
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_no_state();
+}
+
+/// Here because somebody else has stopped it meanwhile.
+// covers: S4-E9, S4-E12
+#[test]
+fn what_cannot_be_paused_or_resumed_says_how_it_is() {
+    let env = Env::new();
+    block_on(async {
+        let session = Session::create(&caller(&env), &options(&env, "one")).await;
+        let session = session.unwrap();
+        session.pause().await.unwrap();
+        let named = find(&env, "one").await.unwrap();
+        living::stop(&caller(&env), &named, &provider())
+            .await
+            .unwrap();
+        let refused = session.resume().await.unwrap_err().to_string();
+        assert!(
+            refused.starts_with("sandbox `one` could not be resumed: ")
+                && refused.ends_with("; it is stopped, and none of its programs lives"),
+            "{refused}"
+        );
+        let refused = session.pause().await.unwrap_err().to_string();
+        assert!(
+            refused.starts_with("sandbox `one` could not be paused: ")
+                && refused.ends_with("; it is stopped, and none of its programs lives"),
+            "{refused}"
+        );
         drop(session);
         delete(&env, "one").await;
     });

@@ -4,12 +4,14 @@ use std::fmt;
 use std::ops::ControlFlow;
 
 use cofferdam::sandbox::browse::{Kind, Peek, Sight};
+use cofferdam::text::printable_line;
 use globset::{GlobBuilder, GlobMatcher};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
 use super::inside;
+use super::page::{self, Page};
 use super::server::{Asked, Server};
 use super::tool::{Call, Effect};
 
@@ -29,14 +31,16 @@ pub(super) struct Glob {
     /// Whether to look also at what ignore files cover
     #[serde(default)]
     all: bool,
+    /// Of so many of the first ones nothing is told: `next` of an answer that was cut
+    offset: Option<usize>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Found {
     /// As the other tools take them, in their order
     paths: Vec<String>,
-    /// Whether there are more
-    cut: bool,
+    /// The `offset` to ask with for what follows; nothing where this is the end
+    next: Option<usize>,
 }
 
 /// What a path is to look like.
@@ -78,17 +82,17 @@ impl Call for Glob {
         let place = Peek::at(&path)
             .down(u32::MAX)
             .ignoring((!self.all).then_some(top.as_path()));
-        let (mut paths, mut cut, mut missing) = (Vec::new(), false, None);
+        let (mut paths, mut missing) = (Vec::new(), None);
+        let mut page = Page::new(self.offset, MOST);
         inside::look(&session, &place, &mut |sight| {
             match sight {
                 Sight::Thing(thing)
                     if thing.kind != Kind::Directory && matcher.is_match(os(&thing.path)) =>
                 {
-                    if paths.len() == MOST {
-                        cut = true;
-                        return ControlFlow::Break(());
+                    let found = inside::below(&session, &path, &thing.path);
+                    if page.takes(found.len() + 1)? {
+                        paths.push(found);
                     }
-                    paths.push(inside::below(&session, &path, &thing.path));
                 }
                 Sight::Unread { path, error } if path.is_empty() => missing = Some(error),
                 _ => {}
@@ -104,7 +108,10 @@ impl Call for Glob {
                 &inside::why(number),
             ));
         }
-        Ok(Found { paths, cut })
+        Ok(Found {
+            paths,
+            next: page.next(),
+        })
     }
 }
 
@@ -118,11 +125,8 @@ impl fmt::Display for Found {
             return writeln!(f, "[no file fits the pattern]");
         }
         for path in &self.paths {
-            writeln!(f, "{path}")?;
+            writeln!(f, "{}", printable_line(path))?;
         }
-        if self.cut {
-            writeln!(f, "[there are more than {MOST}: say more in the pattern]")?;
-        }
-        Ok(())
+        f.write_str(&page::more(self.next))
     }
 }

@@ -5,12 +5,14 @@ use std::ops::ControlFlow;
 
 use cofferdam::sandbox::browse::{Content, Kind, Peek, Sight};
 use cofferdam::session::Session;
+use cofferdam::text::printable_line;
 use globset::GlobMatcher;
 use regex::bytes::{Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
+use super::page::{self, Page};
 use super::server::{Asked, Server};
 use super::tool::{Call, Effect};
 use super::{glob, inside};
@@ -22,6 +24,8 @@ const LONGEST: usize = 500;
 const LARGEST: u64 = 8 << 20;
 const PATTERN: usize = 64 << 10;
 const AROUND: usize = 20;
+/// Bytes that tell of a line more than its text and its file's path.
+const BESIDE: usize = 60;
 
 /// Find lines in files
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -45,13 +49,15 @@ pub(super) struct Grep {
     /// Whether to look also into what ignore files cover
     #[serde(default)]
     all: bool,
+    /// Of so many of the first ones nothing is told: `next` of an answer that was cut
+    offset: Option<usize>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Found {
     lines: Vec<Line>,
-    /// Whether there are more
-    cut: bool,
+    /// The `offset` to ask with for what follows; nothing where this is the end
+    next: Option<usize>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -115,30 +121,26 @@ impl Grep {
             pattern,
             which,
             context: self.context.min(AROUND),
+            page: Page::new(self.offset, MOST),
             file: None,
             found: Vec::new(),
         };
         let shown = |path_below: &[u8]| inside::below(session, &path, path_below);
-        let (mut cut, mut missing) = (false, None);
+        let mut missing = None;
         inside::look(session, &place, &mut |sight| {
             match sight {
                 Sight::Thing(thing) => {
-                    search.end(&shown);
+                    search.end(&shown)?;
                     search.begin(thing.kind, thing.path);
                 }
                 Sight::Part(bytes) => search.add(&bytes),
                 Sight::Unread { path, error } if path.is_empty() => missing = Some(error),
                 _ => {}
             }
-            cut = search.found.len() > MOST;
-            if cut {
-                return ControlFlow::Break(());
-            }
             ControlFlow::Continue(())
         })
         .await?;
-        search.end(&shown);
-        cut |= search.found.len() > MOST;
+        let _ = search.end(&shown);
         if let Some(number) = missing {
             return Err(inside::cannot(
                 session,
@@ -147,9 +149,10 @@ impl Grep {
                 &inside::why(number),
             ));
         }
-        let mut lines = search.found;
-        lines.truncate(MOST);
-        Ok(Found { lines, cut })
+        Ok(Found {
+            next: search.page.next(),
+            lines: search.found,
+        })
     }
 }
 
@@ -157,6 +160,7 @@ struct Search<'a> {
     pattern: &'a Regex,
     which: Option<&'a GlobMatcher>,
     context: usize,
+    page: Page,
     /// Of which file what is known so far.
     file: Option<(Vec<u8>, Vec<u8>)>,
     found: Vec<Line>,
@@ -184,13 +188,14 @@ impl Search<'_> {
         content.extend_from_slice(bytes);
     }
 
-    fn end(&mut self, shown: &dyn Fn(&[u8]) -> String) {
+    fn end(&mut self, shown: &dyn Fn(&[u8]) -> String) -> ControlFlow<()> {
+        // The one that was being looked at when there was no room any more is not looked at twice.
         let Some((path, content)) = self.file.take() else {
-            return;
+            return ControlFlow::Continue(());
         };
         // Most files have nothing of it; what looks at where a line begins or ends may.
         if !self.pattern.as_str().contains(['^', '$', '\\']) && !self.pattern.is_match(&content) {
-            return;
+            return ControlFlow::Continue(());
         }
         let content = content.strip_suffix(b"\n").unwrap_or(&content);
         let lines = content.split(|&byte| byte == b'\n');
@@ -213,18 +218,18 @@ impl Search<'_> {
                 let text = lines.get(number).copied().unwrap_or_default();
                 let cut = if text.len() > LONGEST { "…" } else { "" };
                 let text = String::from_utf8_lossy(&text[..text.len().min(LONGEST)]);
-                self.found.push(Line {
-                    path: path.clone(),
-                    number: number + 1,
-                    text: format!("{text}{cut}"),
-                    fits: fits.binary_search(&number).is_ok(),
-                });
+                if self.page.takes(path.len() + text.len() + BESIDE)? {
+                    self.found.push(Line {
+                        path: path.clone(),
+                        number: number + 1,
+                        text: format!("{text}{cut}"),
+                        fits: fits.binary_search(&number).is_ok(),
+                    });
+                }
             }
             told = told.max(to);
-            if self.found.len() > MOST {
-                return;
-            }
         }
+        ControlFlow::Continue(())
     }
 }
 
@@ -235,14 +240,9 @@ impl fmt::Display for Found {
         }
         for line in &self.lines {
             let mark = if line.fits { ':' } else { '-' };
-            writeln!(f, "{}{mark}{}{mark}{}", line.path, line.number, line.text)?;
+            let path = printable_line(&line.path);
+            writeln!(f, "{path}{mark}{}{mark}{}", line.number, line.text)?;
         }
-        if self.cut {
-            writeln!(
-                f,
-                "[there are more: say more in the pattern, or which files]"
-            )?;
-        }
-        Ok(())
+        f.write_str(&page::more(self.next))
     }
 }

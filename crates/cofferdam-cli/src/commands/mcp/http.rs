@@ -1,8 +1,10 @@
 //! The same server over HTTP, for whoever knows a word that is in a file of the user's alone, on this machine's loopback.
 
 use std::convert::Infallible;
+use std::fs::File;
+use std::io::Read;
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,16 +12,17 @@ use std::time::Duration;
 
 use cofferdam::fsx::{self, FileError};
 use http_body_util::{BodyExt, Full};
-use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use rustix::fs::OFlags;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
 use super::handler::Handler;
+use super::seats::Seats;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -31,8 +34,6 @@ const TOKEN: &str = "mcp-token";
 const LONGEST: u64 = 4096;
 const RANDOM: usize = 32;
 const SHORTEST: usize = 16;
-/// So many connections at once.
-const MOST: usize = 64;
 /// For the head of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// After an error of the listener's: descriptors may be free again.
@@ -66,9 +67,18 @@ pub(super) fn token(file: Option<&Path>, environment: &Environment) -> Result<To
         ),
     };
     let shown = path.display();
-    let text = fsx::read_bounded(&path, LONGEST)?;
-    let found = path.metadata();
+    // Whoever puts another file there meanwhile changes nothing.
+    let waits_for_nobody = OFlags::NONBLOCK.bits().cast_signed();
+    let opened = File::options()
+        .read(true)
+        .custom_flags(waits_for_nobody)
+        .open(&path);
+    let file = opened.map_err(|error| FileError::new("read", &path, error))?;
+    let found = file.metadata();
     let found = found.map_err(|error| FileError::new("look at", &path, error))?;
+    let mut text = Vec::new();
+    let read = file.take(LONGEST).read_to_end(&mut text);
+    read.map_err(|error| FileError::new("read", &path, error))?;
     if found.mode() & 0o077 != 0 || found.uid() != rustix::process::geteuid().as_raw() {
         return Err(refused(format!("others can read the token in {shown}")));
     }
@@ -124,7 +134,7 @@ pub(super) async fn serve(
         token.file.display()
     ));
     let word: Arc<str> = token.word.as_str().into();
-    let room = Arc::new(Semaphore::new(MOST));
+    let mut seats = Seats::new();
     loop {
         let accepted = tokio::select! {
             () = interrupt.cancel.cancelled() => break,
@@ -134,20 +144,22 @@ pub(super) async fn serve(
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        // Who comes when there is no room is not heard.
-        let Ok(seat) = Arc::clone(&room).try_acquire_owned() else {
-            continue;
-        };
         let (service, word) = (service.clone(), Arc::clone(&word));
-        let stop = interrupt.cancel.clone();
+        let guest = seats.come(&interrupt.cancel);
         tokio::spawn(async move {
             let answer = service_fn(|request: hyper::Request<hyper::body::Incoming>| {
-                let (service, is_known) = (service.clone(), is_known(request.headers(), &word));
+                let service = service.clone();
+                let refused = if !is_known(request.headers(), &word) {
+                    Some(unknown())
+                } else if !guest.is_seated() {
+                    Some(full())
+                } else {
+                    None
+                };
                 async move {
-                    Ok::<_, Infallible>(if is_known {
-                        service.handle(request).await
-                    } else {
-                        unknown()
+                    Ok::<_, Infallible>(match refused {
+                        Some(refused) => refused,
+                        None => service.handle(request).await,
                     })
                 }
             });
@@ -157,9 +169,8 @@ pub(super) async fn serve(
                 .serve_connection(TokioIo::new(stream), answer);
             tokio::select! {
                 _ = connection => {}
-                () = stop.cancelled() => {}
+                () = guest.leave.cancelled() => {}
             }
-            drop(seat);
         });
     }
     handler.end().await;
@@ -178,11 +189,29 @@ fn is_known(headers: &HeaderMap, word: &str) -> bool {
     given.len() == word.len() && differ == 0
 }
 
-fn unknown() -> Response<http_body_util::combinators::BoxBody<hyper::body::Bytes, Infallible>> {
-    let body =
-        Full::from("the word of `Authorization: Bearer` is missing or another one\n").boxed();
-    let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::UNAUTHORIZED;
+type Answer = Response<http_body_util::combinators::BoxBody<hyper::body::Bytes, Infallible>>;
+
+/// An answer that ends the connection.
+fn refusal(status: StatusCode, text: &'static str) -> Answer {
+    let mut response = Response::new(Full::from(text).boxed());
+    *response.status_mut() = status;
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
+    response
+}
+
+fn full() -> Answer {
+    refusal(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too many clients are connected\n",
+    )
+}
+
+fn unknown() -> Answer {
+    let mut response = refusal(
+        StatusCode::UNAUTHORIZED,
+        "the word of `Authorization: Bearer` is missing or another one\n",
+    );
     let bearer = HeaderValue::from_static("Bearer");
     response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
     response

@@ -4,15 +4,19 @@ use std::fmt;
 use std::ops::ControlFlow;
 
 use cofferdam::sandbox::browse::{Kind, Peek, Sight};
+use cofferdam::text::printable_line;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
 use super::inside;
+use super::page::{self, Page};
 use super::server::{Asked, Server};
 use super::tool::{Call, Effect};
 
 const MOST: usize = 1000;
+/// Bytes that tell of a thing more than its path; where a link leads is at most as long as a path.
+const AROUND: usize = 30;
 const DEEPEST: u32 = 10;
 
 /// List a directory
@@ -29,14 +33,16 @@ pub(super) struct Ls {
     /// Whether to list also what ignore files cover
     #[serde(default)]
     all: bool,
+    /// Of so many of the first ones nothing is told: `next` of an answer that was cut
+    offset: Option<usize>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Listed {
     path: String,
     entries: Vec<One>,
-    /// Whether there are more
-    cut: bool,
+    /// The `offset` to ask with for what follows; nothing where this is the end
+    next: Option<usize>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -74,25 +80,27 @@ impl Call for Ls {
         let place = Peek::at(&path)
             .down(self.depth.unwrap_or(1).clamp(1, DEEPEST))
             .ignoring((!self.all).then_some(top.as_path()));
-        let (mut entries, mut cut, mut itself) = (Vec::<One>::new(), false, None);
+        let (mut entries, mut itself) = (Vec::<One>::new(), None);
+        let (mut page, mut is_told) = (Page::new(self.offset, MOST), false);
         inside::look(&session, &place, &mut |sight| {
             match sight {
                 Sight::Thing(thing) if thing.path.is_empty() => itself = Some(Ok(thing.kind)),
                 Sight::Unread { path, error } if path.is_empty() => itself = Some(Err(error)),
-                Sight::Thing(thing) if entries.len() < MOST => entries.push(One {
-                    path: String::from_utf8_lossy(&thing.path).into_owned(),
-                    kind: kind(thing.kind),
-                    size: thing.size,
-                    target: None,
-                }),
-                Sight::Target(text) => {
+                Sight::Thing(thing) => {
+                    is_told = page.takes(thing.path.len() + AROUND)?;
+                    if is_told {
+                        entries.push(One {
+                            path: String::from_utf8_lossy(&thing.path).into_owned(),
+                            kind: kind(thing.kind),
+                            size: thing.size,
+                            target: None,
+                        });
+                    }
+                }
+                Sight::Target(text) if is_told => {
                     if let Some(last) = entries.last_mut() {
                         last.target = Some(String::from_utf8_lossy(&text).into_owned());
                     }
-                }
-                Sight::Thing(_) => {
-                    cut = true;
-                    return ControlFlow::Break(());
                 }
                 _ => {}
             }
@@ -120,7 +128,7 @@ impl Call for Ls {
         Ok(Listed {
             path: shown,
             entries,
-            cut,
+            next: page.next(),
         })
     }
 }
@@ -128,22 +136,17 @@ impl Call for Ls {
 impl fmt::Display for Listed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.entries.is_empty() {
-            return writeln!(f, "[{} is empty]", self.path);
+            return writeln!(f, "[{} is empty]", printable_line(&self.path));
         }
         for one in &self.entries {
+            let path = printable_line(&one.path);
             match (one.kind, &one.target) {
-                ("directory", _) => writeln!(f, "{}/", one.path)?,
-                (_, Some(target)) => writeln!(f, "{} -> {target}", one.path)?,
-                ("file", _) => writeln!(f, "{} ({} bytes)", one.path, one.size)?,
-                _ => writeln!(f, "{} (neither file nor directory)", one.path)?,
+                ("directory", _) => writeln!(f, "{path}/")?,
+                (_, Some(target)) => writeln!(f, "{path} -> {}", printable_line(target))?,
+                ("file", _) => writeln!(f, "{path} ({} bytes)", one.size)?,
+                _ => writeln!(f, "{path} (neither file nor directory)")?,
             }
         }
-        if self.cut {
-            writeln!(
-                f,
-                "[there are more than {MOST}: name a directory further down]"
-            )?;
-        }
-        Ok(())
+        f.write_str(&page::more(self.next))
     }
 }

@@ -17,7 +17,7 @@ mod whose;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +42,9 @@ use crate::git::CommitLine;
 use crate::names::SandboxId;
 use crate::process::Input;
 use quarantine::Quarantine;
+
+/// So many refused packs of one sandbox are kept.
+const PACKS: u32 = 20;
 
 /// Bounds of what one sandbox may bring home at a time.
 #[derive(Debug, Clone)]
@@ -313,25 +316,31 @@ impl Gate {
     }
 
     /// Moves a pack to a name that no other has. One that was refused before is there already: whoever goes on living is asked again
-    /// and again.
+    /// and again. The newest ones are kept: their names are taken again from the oldest on.
     fn keep(&self, spool: &Path) -> Result<PathBuf, FileError> {
-        let mut number = 1;
-        loop {
+        let mut oldest = (SystemTime::now(), self.state.join("refused.pack"));
+        for number in 1..=PACKS {
             let kept = self.state.join(match number {
                 1 => "refused.pack".to_owned(),
                 _ => format!("refused-{number}.pack"),
             });
-            if !kept.exists() {
+            let Ok(found) = kept.symlink_metadata() else {
                 std::fs::rename(spool, &kept).context("keep", &kept)?;
                 return Ok(kept);
-            }
+            };
             // Whoever holds uncommitted work has it in files, and removes the pack again.
             if matches!(self.holder, Own::Tip) && fsx::is_same(spool, &kept)? {
                 fsx::remove_file_if_exists(spool)?;
                 return Ok(kept);
             }
-            number += 1;
+            let since = found.modified().context("look at", &kept)?;
+            if since < oldest.0 {
+                oldest = (since, kept);
+            }
         }
+        let (_, kept) = oldest;
+        std::fs::rename(spool, &kept).context("keep", &kept)?;
+        Ok(kept)
     }
 
     async fn check_and_let_in(

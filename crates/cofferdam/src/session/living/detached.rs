@@ -12,7 +12,10 @@ use super::exec::{ProgramId, SessionExec};
 use super::{Named, Session, SessionError};
 use crate::fsx::lock::{self, Held, Lock};
 use crate::fsx::{self, Context, FileError};
+use crate::home::Home;
+use crate::names::SandboxId;
 use crate::sandbox::{Detached, Exit};
+use crate::session::form::Form;
 use crate::session::options::Caller;
 use crate::session::starting::start as begin;
 
@@ -120,6 +123,18 @@ fn nameless(programs: &Path, start: u32) -> Detached {
 pub fn left_running(caller: &Caller, named: &Named) -> Result<Vec<Program>, SessionError> {
     let programs = caller.home.sandbox(named.id()).join(PROGRAMS);
     Ok(found(&programs)?)
+}
+
+/// Those of its present start that have not ended. Of a sandbox that runs.
+pub fn running(home: &Home, id: SandboxId) -> Result<Vec<ProgramId>, SessionError> {
+    let directory = home.sandbox(id);
+    let start = Form::read(&directory)?.starts();
+    let all = found(&directory.join(PROGRAMS))?.into_iter();
+    let of_now = all.filter(|program| program.id.start == start);
+    Ok(of_now
+        .filter(|program| matches!(program.exit(), Ok(None)))
+        .map(|program| program.id)
+        .collect())
 }
 
 fn found(programs: &Path) -> Result<Vec<Program>, FileError> {

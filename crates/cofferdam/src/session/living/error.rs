@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::condition::Condition;
 use crate::fsx::FileError;
 use crate::git::vault::VaultError;
 use crate::git::{GitError, RepositoryError};
@@ -98,6 +99,20 @@ pub enum SessionError {
         #[source]
         source: WallError,
     },
+    #[error("sandbox `{name}` could not be paused: {source}; {}", told_condition(*now))]
+    NotPaused {
+        name: String,
+        /// `None`: that cannot be told.
+        now: Option<Condition>,
+        source: SandboxError,
+    },
+    #[error("sandbox `{name}` could not be resumed: {source}; {}", told_condition(*now))]
+    NotResumed {
+        name: String,
+        /// `None`: that cannot be told.
+        now: Option<Condition>,
+        source: SandboxError,
+    },
     /// Nobody can say what it may reach now.
     #[error(
         "sandbox `{name}` stays paused, because its rules cannot be read: {}",
@@ -190,6 +205,15 @@ fn on(of: &DevSandbox) -> String {
 }
 
 /// The first that takes a whole source away.
+fn told_condition(now: Option<Condition>) -> &'static str {
+    match now {
+        Some(Condition::Running) => "its programs run",
+        Some(Condition::Paused) => "it is still paused",
+        Some(Condition::Stopped) => "it is stopped, and none of its programs lives",
+        None => "whether it is paused cannot be told",
+    }
+}
+
 fn told(problems: &[Problem]) -> String {
     let whole = problems.iter().find(|problem| problem.is_whole_source());
     whole.map(Problem::message).unwrap_or_default()

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
-
+use super::condition::Condition;
 use super::{Named, Session, SessionError, anew, detached, has_uncollected};
 use crate::fsx::lock;
 use crate::git::refs_at::{RefsAt, names_of};
@@ -32,17 +31,6 @@ const LOOKERS: Duration = Duration::from_secs(2);
 
 /// How long a look at what is not home may take.
 const LOOKED: Duration = Duration::from_secs(5);
-
-/// How a living sandbox is now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Condition {
-    Running,
-    Paused,
-    /// No program of it lives; its files do.
-    Stopped,
-}
 
 /// Asks the sandbox itself; the record does not know. A sandbox that does not answer is an error, never a guess.
 pub async fn condition(
@@ -112,8 +100,23 @@ async fn condition_of(sandbox: &dyn Sandbox) -> Result<Condition, SandboxError> 
 impl Session {
     /// Stops every program inside until [`Session::resume`]; their memory stays. Idempotent.
     pub async fn pause(&self) -> Result<(), SessionError> {
-        let paused = self.sandbox.pause().await;
-        paused.map_err(|source| self.failed(source))
+        match self.sandbox.pause().await {
+            Ok(()) => Ok(()),
+            Err(source) => Err(SessionError::NotPaused {
+                name: self.name().to_string(),
+                now: self.now().await,
+                source,
+            }),
+        }
+    }
+
+    /// How it is; `None`: that cannot be told.
+    async fn now(&self) -> Option<Condition> {
+        match condition_of(self.sandbox.as_ref()).await {
+            Ok(now) => Some(now),
+            Err(SandboxError::NotRunning | SandboxError::Gone(_)) => Some(Condition::Stopped),
+            Err(_) => None,
+        }
     }
 
     /// Lets the programs go on. Rules that were changed meanwhile are in force before their first instruction; where they
@@ -131,8 +134,14 @@ impl Session {
             let reloaded = Supervisor::reload_at(&self.directory(), &change).await;
             reloaded.map_err(unkept)?;
         }
-        let resumed = self.sandbox.resume().await;
-        resumed.map_err(|source| self.failed(source))
+        match self.sandbox.resume().await {
+            Ok(()) => Ok(()),
+            Err(source) => Err(SessionError::NotResumed {
+                name: self.name().to_string(),
+                now: self.now().await,
+                source,
+            }),
+        }
     }
 
     /// How its place behind the wall is kept; `None`: nobody keeps it, or it is of another version.
@@ -164,13 +173,8 @@ impl Session {
 
     /// Whether it runs or is paused.
     pub async fn condition(&self) -> Result<Condition, SessionError> {
-        let status = self.sandbox.status().await;
-        let status = status.map_err(|source| self.failed(source))?;
-        Ok(if status.paused {
-            Condition::Paused
-        } else {
-            Condition::Running
-        })
+        let now = condition_of(self.sandbox.as_ref()).await;
+        now.map_err(|source| self.failed(source))
     }
 }
 

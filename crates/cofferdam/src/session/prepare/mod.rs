@@ -28,7 +28,9 @@ use super::mounts::{GitPlace, Workspace};
 use super::options::{Caller, SessionOptions};
 use super::plan::{Plan, PlanError};
 use super::sync::{SyncMode, Syncing};
-use super::{appearing, hide, hooks, layers, protect, shared, shelf, shells, submodules, watched};
+use super::{
+    appearing, elsewhere, hide, hooks, layers, protect, shared, shelf, shells, submodules, watched,
+};
 use crate::agent::AgentProvider;
 use crate::config::Source;
 use crate::fsx::{self, Context};
@@ -301,6 +303,15 @@ impl Making<'_> {
             .chain(submodules::notice(&submodules))
         {
             self.events.notice(notice);
+        }
+        if owned.record.mode.owns_files() {
+            let read = |name: &Path| match &stack {
+                Some(stack) => layers::content_at_top(stack, name, elsewhere::LONGEST),
+                None => fsx::read_bounded(&workspace.join(name), elsewhere::LONGEST).ok(),
+            };
+            for notice in elsewhere::notices(read) {
+                self.events.notice(notice);
+            }
         }
         let home = self.caller.user_home.as_deref();
         let steering = self

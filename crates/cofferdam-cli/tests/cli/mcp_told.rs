@@ -1,0 +1,226 @@
+//! What the tools tell: long lists in parts, names as they are, and what an agent has to know to go on.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::lives::Lives;
+use crate::mcp_client::Client;
+
+/// The structured content of all parts of a list, joined; and how many parts there were.
+#[track_caller]
+fn parts(client: &mut Client, tool: &str, arguments: &Value, list: &str) -> (Vec<Value>, usize) {
+    let (mut all, mut count, mut arguments) = (Vec::new(), 0, arguments.clone());
+    loop {
+        let call = json!({"name": tool, "arguments": arguments});
+        let told = client.ask("tools/call", &call);
+        let text = told["content"][0]["text"].as_str().unwrap();
+        assert!(text.len() < 70_000, "{tool}: {}", text.len());
+        let told = &told["structuredContent"];
+        all.extend(told[list].as_array().unwrap().iter().cloned());
+        count += 1;
+        let Some(next) = told["next"].as_u64() else {
+            assert!(!text.contains("there are more"), "{text}");
+            return (all, count);
+        };
+        assert!(
+            text.ends_with(&format!(
+                "[there are more: ask with the offset {next}, or say more exactly what you look for]\n"
+            )),
+            "{text}"
+        );
+        arguments["offset"] = json!(next);
+    }
+}
+
+/// Whatever is asked for can be had as a whole, and no part of it is long.
+#[test]
+fn long_lists_come_in_parts() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    // Those of one directory are many, those of the other have long names, and long lines.
+    let make = "mkdir many long && cd many && seq 2100 | xargs touch && cd ../long && \
+        long=$(printf %0200d 7) && for n in $(seq 1000 1700); do echo \"$long\" > \"$n-$long\"; done";
+    client.run(make);
+    let names = |all: &[Value], of: &str| {
+        let mut names: Vec<String> = all
+            .iter()
+            .map(|one| match one {
+                Value::String(path) => path.clone(),
+                one => one[of].as_str().unwrap().to_owned(),
+            })
+            .collect();
+        let told = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), told, "one was told twice");
+        names
+    };
+    for (directory, entries, most) in [("many", 2100, 3), ("long", 701, 4)] {
+        let place = json!({"sandbox": "one", "path": directory});
+        let (all, count) = parts(&mut client, "sandbox-ls", &place, "entries");
+        assert_eq!(names(&all, "path").len(), entries);
+        assert!((2..=most).contains(&count), "{directory}: {count}");
+        let fits = json!({"sandbox": "one", "pattern": format!("{directory}/*")});
+        let (all, count) = parts(&mut client, "sandbox-glob", &fits, "paths");
+        assert_eq!(names(&all, "").len(), entries);
+        assert!((2..=most).contains(&count), "{directory}: {count}");
+    }
+    let lines = json!({"sandbox": "one", "pattern": "7$", "path": "long"});
+    let (all, count) = parts(&mut client, "sandbox-grep", &lines, "lines");
+    assert_eq!(names(&all, "path").len(), 701);
+    assert!((4..=8).contains(&count), "{count}");
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// No name passes for more than a name.
+#[test]
+fn names_are_told_on_one_line() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    client.run("mkdir odd && cd odd && name=$(printf 'a\\nb\\033[2J') && echo here > \"$name\" && ln -s \"$name\" link");
+    for (tool, more) in [
+        ("sandbox-ls", json!({"path": "odd"})),
+        ("sandbox-glob", json!({"pattern": "odd/a*"})),
+        ("sandbox-grep", json!({"pattern": "here", "path": "odd"})),
+    ] {
+        let mut arguments = json!({"sandbox": "one"});
+        for (name, value) in more.as_object().unwrap() {
+            arguments[name] = value.clone();
+        }
+        let told = client.tool(tool, &arguments);
+        assert!(!told.contains('\u{1b}'), "{tool}: {told:?}");
+        assert!(
+            told.lines().all(|line| !line.starts_with('b')),
+            "{tool}: {told:?}"
+        );
+        assert!(told.contains('b'), "{tool}: {told:?}");
+    }
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// What of the commit is not in the sandbox is said when it is made.
+#[test]
+fn submodules_and_lfs_files_are_reported() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    let plain = client.tool("sandbox-create", &json!({"name": "plain"}));
+    assert!(!plain.contains("[note"), "{plain}");
+    lives.write(
+        ".gitmodules",
+        "[submodule \"lib\"]\n\tpath = lib\n\turl = ../lib\n",
+    );
+    lives.write(
+        ".gitattributes",
+        "*.bin filter=lfs diff=lfs merge=lfs -text\n",
+    );
+    lives.git(&["add", "."]);
+    let head = lives.git(&["rev-parse", "HEAD"]);
+    let link = format!("160000,{head},lib");
+    lives.git(&["update-index", "--add", "--cacheinfo", &link]);
+    lives.git(&["commit", "-qm", "with a submodule"]);
+    let told = client.tool("sandbox-create", &json!({"name": "one"}));
+    assert!(
+        told.contains("[note: submodules are empty directories inside, because their files are in other repositories: lib]"),
+        "{told}"
+    );
+    assert!(
+        told.contains(
+            "[note: files that Git LFS keeps are pointers inside, without their contents: *.bin]"
+        ),
+        "{told}"
+    );
+    assert!(client.run("ls -A lib | wc -l").starts_with("0\n"));
+    drop(client);
+    lives.cofferdam(&["delete", "one", "plain"]).expect_code(0);
+}
+
+/// A program says that a name is not known; why that is so, only the wall knows.
+#[test]
+fn what_the_network_refused_is_told() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    assert!(!client.run("true").contains("[note"));
+    let ask = "perl -e 'print gethostbyname(q(nobody.example.com)) ? q(found) : q(refused)'";
+    let told = client.run(ask);
+    assert!(told.starts_with("refused\n[exit code 0]\n"), "{told}");
+    let note = told.lines().find(|line| line.starts_with("[note: "));
+    let note = note.unwrap_or_else(|| panic!("{told}"));
+    assert!(
+        note.starts_with("[note: the network refused nobody.example.com")
+            && note.ends_with(
+                "; the person you work for opens it with `cofferdam allow nobody.example.com`]"
+            ),
+        "{note}"
+    );
+    assert!(!client.run("true").contains("[note"));
+    drop(client);
+    lives.cofferdam(&["delete", "one"]).expect_code(0);
+}
+
+/// An id that was forgotten is in the list.
+#[test]
+fn what_runs_in_the_background_is_listed() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let list = |client: &mut Client| client.tool("sandbox-list", &json!({}));
+    assert!(!list(&mut client).contains("background"));
+    let sleep = json!({"sandbox": "one", "command": "sleep 600", "background": true});
+    let told = client.tool("sandbox-exec", &sleep);
+    let id = told.split(" as ").nth(1).unwrap();
+    let id = id.split(':').next().unwrap();
+    let listed = list(&mut client);
+    assert!(
+        listed.contains(&format!(", runs in the background: {id}\n")),
+        "{listed}"
+    );
+    client.tool("sandbox-kill", &json!({"sandbox": "one", "id": id}));
+    assert!(!list(&mut client).contains("background"));
+    client.tool("sandbox-exec", &sleep);
+    lives.cofferdam(&["stop", "one"]).expect_code(0);
+    assert!(!list(&mut client).contains("background"));
+    drop(client);
+    lives.cofferdam(&["delete", "one"]).expect_code(0);
+}
+
+/// A client that reads no answer keeps no server.
+#[test]
+fn whoever_has_gone_is_not_waited_for() {
+    let lives = Lives::new();
+    let mut command = lives.command(&["mcp"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut to = child.stdin.take().unwrap();
+    let who = json!({"name": "test", "version": "1"});
+    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who});
+    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello});
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let mut text = format!("{hello}\n{ready}\n");
+    for id in 1..200 {
+        let list = json!({"jsonrpc": "2.0", "id": id, "method": "tools/list", "params": {}});
+        text.push_str(&format!("{list}\n"));
+    }
+    std::io::Write::write_all(&mut to, text.as_bytes()).unwrap();
+    drop(to);
+    // Nobody reads its output, and it stays open.
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "it still runs");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert!(status.success(), "{status}");
+}

@@ -1,0 +1,14 @@
+//! How a living sandbox is.
+
+use serde::Serialize;
+
+/// How a living sandbox is now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Condition {
+    Running,
+    Paused,
+    /// No program of it lives; its files do.
+    Stopped,
+}
