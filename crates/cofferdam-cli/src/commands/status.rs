@@ -411,15 +411,18 @@ fn render(
         Now::Of(State::Paused) => format!("paused: cofferdam resume {name}"),
         other => other.to_string(),
     };
-    let mut lines = vec![
-        ("name", name.to_string()),
-        ("state", state),
+    let mut lines = vec![("name", name.to_string()), ("state", state)];
+    if let Some(why) = lives::why_setup_failed(&environment.home, record) {
+        // A line of its own for each that a program printed.
+        lines.push(("why", why.replace('\n', "\n         | ")));
+    }
+    lines.extend([
         ("branch", printable_line(&record.working_branch_text())),
         ("base", record.base.short().to_owned()),
         ("commits", facts::commits(commits, colour)),
         ("home", landed(record)),
         ("new", new),
-    ];
+    ]);
     if let Some(why) = held_back {
         lines.push(("held back", printable_line(why)));
     }

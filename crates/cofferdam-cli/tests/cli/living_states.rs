@@ -121,7 +121,7 @@ fn what_is_being_made_ends_with_whoever_makes_it() {
 #[test]
 fn one_whose_setup_failed_is_kept_for_a_look() {
     let lives = Lives::new();
-    let hook = "echo left > trace; exit 3";
+    let hook = "echo left > trace; echo one; echo two; exit 3";
     let done = lives.cofferdam(&[
         "create",
         "box",
@@ -132,12 +132,14 @@ fn one_whose_setup_failed_is_kept_for_a_look() {
     ]);
     assert_eq!(done.status.code(), Some(1), "{done}");
     assert!(done.stderr.ends_with(
-        "failed: exit code 3\nhint: it is kept for a look: `cofferdam shell box`; then `cofferdam delete --force box`\n"
+        "failed: exit code 3\n  | one\n  | two\nhint: it is kept for a look: `cofferdam shell box`; then `cofferdam delete --force box`\n"
     ), "{done}");
     assert_eq!(lives.state("box"), "failed-setup");
     let status = lives.cofferdam(&["status", "box"]).expect_code(0);
     assert!(
-        status.stdout.contains("state:   failed-setup\n"),
+        status.stdout.contains(&format!(
+            "state:   failed-setup\nwhy:     the sandbox.onSandboxReady hook `{hook}` failed: exit code 3\n         | one\n         | two\nbranch:"
+        )),
         "{status}"
     );
     let look = lives.exec("box", "cat trace").expect_code(0);

@@ -35,6 +35,7 @@ use std::sync::Arc;
 pub use changes::changes;
 pub use collect::{Collection, collect, look};
 pub use condition::Condition;
+pub use create::why_setup_failed;
 pub use detached::{Program, left_running, running};
 pub use error::SessionError;
 pub use exec::{ProgramId, SessionExec};
