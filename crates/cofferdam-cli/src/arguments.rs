@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::commands::{
     allow, apply, approve, build, build_base, checkout, claude, codex, codex_config, collect,
     completions, config, create, delete, demo, diff, doctor, engines, exec, forward, gc, init,
-    list, log, logs, man, mcp, merge, net, pause, ports, restart, resume, revoke, run, shell,
+    list, log, logs, man, mcp, merge, net, pause, ports, restart, resume, revoke, run, runs, shell,
     show_run, start, status, stop, sync, volume, worktree,
 };
 
@@ -41,6 +41,7 @@ pub(crate) enum Command {
     Shell(Box<shell::Arguments>),
     Claude(Box<claude::Arguments>),
     Codex(Box<codex::Arguments>),
+    Runs(runs::Arguments),
     Logs(logs::Arguments),
     List(list::Arguments),
     Status(status::Arguments),

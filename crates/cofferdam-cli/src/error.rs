@@ -12,6 +12,7 @@ use cofferdam::git::trees::TreeError;
 use cofferdam::image::ImageError;
 use cofferdam::process::ProcessError;
 use cofferdam::registry::RegistryError;
+use cofferdam::runs::RunsError;
 use cofferdam::sandbox::SandboxError;
 use cofferdam::session::manage::ManageError;
 use cofferdam::session::{
@@ -86,6 +87,8 @@ pub(crate) enum CliError {
     Image(#[from] ImageError),
     #[error(transparent)]
     Volume(#[from] VolumeError),
+    #[error(transparent)]
+    Runs(#[from] RunsError),
     #[error(transparent)]
     Login(#[from] LoginError),
     #[error(transparent)]
@@ -229,6 +232,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         .or_else(|| of(error, registry_hint))
         .or_else(|| of(error, volume::volume_hint))
         .or_else(|| of(error, volume::shelf_hint))
+        .or_else(|| of(error, runs_hint))
         .or_else(|| of(error, disk_hint))
         .or_else(|| of(error, process_hint))
 }
@@ -260,6 +264,7 @@ fn command_hint(error: &CliError) -> Option<String> {
         | CliError::NetworkLog(_)
         | CliError::File(_)
         | CliError::Volume(_)
+        | CliError::Runs(_)
         | CliError::Login(_)
         | CliError::Shelf(_)
         | CliError::Registry(_)
@@ -267,6 +272,14 @@ fn command_hint(error: &CliError) -> Option<String> {
         | CliError::Output(_)
         | CliError::Image(_)
         | CliError::Interrupted { .. } => None,
+    }
+}
+
+fn runs_hint(error: &RunsError) -> Option<String> {
+    match error {
+        RunsError::Unknown { .. } => Some("see which there are with `cofferdam runs`".to_owned()),
+        RunsError::AtWork(_) => Some("wait for its end, or end it by Ctrl-C there".to_owned()),
+        RunsError::File(_) | RunsError::Unreadable { .. } => None,
     }
 }
 

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::names::{RepoPath, SandboxId};
+use crate::run_id::RunId;
 
 /// Begins the names of what lies beside the trees for a moment, where layers are tried.
 pub(crate) const TRIED_LAYERS: &str = "doctor-";
@@ -65,6 +66,15 @@ impl Home {
     /// The network logs: one file for each sandbox, `ID.jsonl`.
     pub fn net(&self) -> PathBuf {
         self.0.join("net")
+    }
+
+    /// One directory for each run, named by its id.
+    pub fn runs(&self) -> PathBuf {
+        self.0.join("runs")
+    }
+
+    pub fn run(&self, id: RunId) -> PathBuf {
+        self.runs().join(id.to_string())
     }
 
     /// One directory for each sandbox, named by its id.

@@ -22,6 +22,8 @@ pub mod process;
 pub mod prompt;
 pub mod published;
 pub mod registry;
+pub mod run_id;
+pub mod runs;
 pub mod sandbox;
 pub mod session;
 pub mod size;

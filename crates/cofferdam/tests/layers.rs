@@ -27,10 +27,12 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("image", &["wall", "sandbox"]),
     ("sync", &["config", "sandbox"]),
     ("volumes", &["registry"]),
+    ("runs", &["agent", "registry"]),
     (
         "session",
         &[
             "prompt", "agent", "config", "git", "registry", "wall", "sandbox", "sync", "volumes",
+            "runs",
         ],
     ),
 ];

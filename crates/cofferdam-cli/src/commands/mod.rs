@@ -47,6 +47,7 @@ pub(crate) mod restart;
 pub(crate) mod resume;
 pub(crate) mod revoke;
 pub(crate) mod run;
+pub(crate) mod runs;
 mod several;
 pub(crate) mod shell;
 pub(crate) mod show_run;
@@ -90,6 +91,7 @@ pub(crate) async fn dispatch(
                 Command::Create(arguments) => {
                     create::run(*arguments, environment, &interrupt).await
                 }
+                Command::Runs(arguments) => runs::run(&arguments, environment, &interrupt).await,
                 Command::Logs(arguments) => logs::run(&arguments, environment, &interrupt).await,
                 Command::Status(arguments) => {
                     status::run(&arguments, environment, &interrupt).await

@@ -13,6 +13,7 @@ use cofferdam::git::vault::VaultError;
 use cofferdam::git::worktree::WorktreeError;
 use cofferdam::git::{GitError, RepositoryError};
 use cofferdam::image::ImageError;
+use cofferdam::runs::RunsError;
 use cofferdam::session::manage::ManageError;
 use cofferdam::session::{
     AgentFailure, CollectError, ExtraMountError, PlanError, PortsError, RunErrorKind, ShelfError,
@@ -32,6 +33,7 @@ pub(super) fn held<'a>(error: &'a (dyn Error + 'static)) -> Cause<'a> {
         .or_else(|| of(error, in_image))
         .or_else(|| of(error, in_volume))
         .or_else(|| of(error, in_shelf))
+        .or_else(|| of(error, in_runs))
         .or_else(|| of(error, in_manage))
         .or_else(|| of(error, in_plan))
         .or_else(|| of(error, in_agent))
@@ -70,6 +72,7 @@ fn in_command(error: &CliError) -> Cause<'_> {
         CliError::NetworkLog(error) => Some(error),
         CliError::File(error) => Some(error),
         CliError::Volume(error) => Some(error),
+        CliError::Runs(error) => Some(error),
         CliError::Login(error) => Some(error),
         CliError::Shelf(error) => Some(error),
         CliError::Registry(error) => Some(error),
@@ -116,6 +119,13 @@ fn in_volume(error: &VolumeError) -> Cause<'_> {
     }
 }
 
+fn in_runs(error: &RunsError) -> Cause<'_> {
+    match error {
+        RunsError::File(error) => Some(error),
+        RunsError::Unreadable { .. } | RunsError::Unknown { .. } | RunsError::AtWork(_) => None,
+    }
+}
+
 fn in_shelf(error: &ShelfError) -> Cause<'_> {
     match error {
         ShelfError::Volume(error) => Some(error),
@@ -139,6 +149,7 @@ fn in_run(error: &RunErrorKind) -> Cause<'_> {
         RunErrorKind::Worktree(error) => Some(error),
         RunErrorKind::Tree(error) => Some(error),
         RunErrorKind::Vault(error) => Some(error),
+        RunErrorKind::Runs(error) => Some(error),
         RunErrorKind::Before(error) => Some(error),
         RunErrorKind::Sandbox(error) => Some(error),
         RunErrorKind::Agent { failure, .. } => Some(failure),

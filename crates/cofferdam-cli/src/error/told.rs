@@ -32,6 +32,7 @@ pub(super) fn hint(error: &RunError) -> Option<String> {
         | RunErrorKind::Worktree(_)
         | RunErrorKind::Tree(_)
         | RunErrorKind::Vault(_)
+        | RunErrorKind::Runs(_)
         | RunErrorKind::Before(_)
         | RunErrorKind::Copy(_)
         | RunErrorKind::Prepare { .. }

@@ -79,6 +79,10 @@ impl AgentProvider for ClaudeCode {
         NAME
     }
 
+    fn options(&self) -> AgentOptions {
+        self.options.clone()
+    }
+
     fn environment(&self) -> &[&str] {
         &[
             "ANTHROPIC_API_KEY",

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::completion::Echo;
 use super::provider::{
-    AgentCommand, AgentError, AgentEvent, AgentKind, AgentProgram, AgentProvider, AgentRequest,
-    StreamParser,
+    AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
+    AgentRequest, StreamParser,
 };
 
 const NAME: &str = "command";
@@ -58,6 +58,10 @@ impl Command {
 impl AgentProvider for Command {
     fn name(&self) -> &str {
         NAME
+    }
+
+    fn options(&self) -> AgentOptions {
+        AgentOptions::with_arguments(&self.arguments)
     }
 
     fn environment(&self) -> &[&str] {

@@ -191,6 +191,11 @@ pub struct BaseUrl {
 pub trait AgentProvider: Send + Sync + fmt::Debug {
     fn name(&self) -> &str;
 
+    /// What its user chose, to start the same once more.
+    fn options(&self) -> AgentOptions {
+        AgentOptions::default()
+    }
+
     /// Names of variables that this agent takes from the caller's environment.
     fn environment(&self) -> &[&str];
 

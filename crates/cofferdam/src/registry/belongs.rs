@@ -46,13 +46,13 @@ pub fn is_gone(record: &Record) -> bool {
 }
 
 /// Which sandboxes are of one repository, whichever of its checkouts they were made from.
-pub(super) struct SameRepository<'a> {
+pub(crate) struct SameRepository<'a> {
     top: &'a Path,
     shared: Option<PathBuf>,
 }
 
 impl<'a> SameRepository<'a> {
-    pub(super) fn new(top: &'a Path) -> Self {
+    pub(crate) fn new(top: &'a Path) -> Self {
         Self {
             top,
             shared: discovery::shared(top),
@@ -64,7 +64,7 @@ impl<'a> SameRepository<'a> {
     }
 
     /// Whether `other` is a checkout of it.
-    pub(super) fn is_at(&self, other: &Path) -> bool {
+    pub(crate) fn is_at(&self, other: &Path) -> bool {
         self.is(other, discovery::shared(other))
     }
 

@@ -26,6 +26,7 @@ use crate::git::{GitError, RepositoryError};
 use crate::process::Exit;
 use crate::prompt::PromptError;
 use crate::registry::RegistryError;
+use crate::runs::RunsError;
 use crate::sandbox::SandboxError;
 
 /// A run that did not succeed. Nothing is lost: see [`Kept`].
@@ -65,6 +66,8 @@ pub enum RunErrorKind {
     /// It shares the user's checkout, and lives on there.
     #[error("nobody watches the checkout that the sandbox shares: {0}")]
     Unwatched(#[from] WatchError),
+    #[error(transparent)]
+    Runs(#[from] RunsError),
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]

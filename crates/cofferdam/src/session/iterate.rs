@@ -14,6 +14,7 @@ use super::plan::{Prompt, TaskPlan};
 use super::report::Iteration;
 use super::stream::{AgentFailure, Invocation};
 use crate::agent::AgentRequest;
+use crate::runs::{Recorder, RunIteration};
 use crate::sandbox::Sandbox;
 
 /// The most that one shell expression of a template may print: 1 MiB.
@@ -34,7 +35,7 @@ pub(super) async fn iterate(
     plan: &TaskPlan,
     sandbox: &dyn Sandbox,
     events: &Emitter,
-    work: &mut Work,
+    (work, recorder): (&mut Work, &mut Recorder),
 ) -> Result<(), RunErrorKind> {
     let (prompt, environment) = (&plan.prompt, &plan.environment);
     let of = options.task.max_iterations.get();
@@ -75,6 +76,7 @@ pub(super) async fn iterate(
             exit: seen.exit,
             completed,
         });
+        let known = RunIteration::new(iteration, seen.exit, seen.session.clone(), seen.usage);
         work.iterations.push(Iteration {
             number: iteration,
             exit: seen.exit,
@@ -82,6 +84,7 @@ pub(super) async fn iterate(
             usage: seen.usage,
             result: seen.result,
         });
+        recorder.iteration(known)?;
         match result {
             Ok(()) => {}
             Err(AgentFailure::Cancelled) => return Err(RunErrorKind::Cancelled),

@@ -60,6 +60,7 @@ mod prepare;
 mod program;
 mod protect;
 mod push;
+mod recorded;
 mod refusals;
 mod report;
 mod run;

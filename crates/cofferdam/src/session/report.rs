@@ -10,6 +10,7 @@ use crate::git::land::Landing;
 use crate::git::{CommitLine, Oid};
 use crate::names::{SandboxId, Slug};
 use crate::process::Exit;
+use crate::run_id::RunId;
 use crate::wall::Refused;
 
 /// One invocation of the agent.
@@ -72,6 +73,8 @@ pub(super) fn usage(iterations: &[Iteration]) -> Usage {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct RunReport {
+    /// By which [`crate::runs`] knows it.
+    pub run: Option<RunId>,
     pub id: SandboxId,
     pub name: Slug,
     pub source_branch: String,
@@ -113,6 +116,8 @@ pub struct RunReport {
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
 pub struct Kept {
+    /// As in [`RunReport::run`].
+    pub run: Option<RunId>,
     pub id: Option<SandboxId>,
     pub name: Option<Slug>,
     pub branch: Option<String>,

@@ -21,6 +21,7 @@ use super::outside::Outside;
 use super::plan::{self, Plan, PlanError, TaskPlan};
 use super::prepare::{self, Making, Ready};
 use super::program;
+use super::recorded;
 use super::refusals::Refusals;
 use super::report::{Kept, RunReport, usage};
 use super::runlog;
@@ -28,6 +29,7 @@ use super::variables;
 use crate::git::land::{self, Landing};
 use crate::git::{DiffStyle, Oid, UserRules, before, own_files};
 use crate::registry::{Outcome, Owned, RegistryError};
+use crate::runs::Recorder;
 use crate::sandbox::{Ability, Sandbox};
 use crate::wall;
 
@@ -96,6 +98,7 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     for text in finished {
         events.notice(Notice::Other { text });
     }
+    let mut recorder = recorded::begin(&options, &plan, events.path()).map_err(nothing)?;
     let run = Run {
         options: &options,
         plan: &plan,
@@ -103,7 +106,8 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
         events: &events,
         began,
     };
-    let result = Box::pin(live(run, owned)).await;
+    let result = Box::pin(live(run, owned, &mut recorder)).await;
+    recorded::end(recorder, &result, &events);
     if let Err(error) = &result {
         events.write(&format!("error: {error}"));
     }
@@ -169,7 +173,11 @@ struct Ended {
 }
 
 /// Prepare, work, collect, dispose.
-async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
+async fn live(
+    run: Run<'_>,
+    mut owned: Owned,
+    recorder: &mut Recorder,
+) -> Result<RunReport, RunError> {
     let Run {
         options,
         plan,
@@ -204,7 +212,7 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
         let Some(ready) = &ready else { return Ok(()) };
         let sandbox = ready.sandbox();
         tokio::select! {
-            done = iterate::iterate(options, task, sandbox, events, &mut work) => done,
+            done = iterate::iterate(options, task, sandbox, events, (&mut work, &mut *recorder)) => done,
             never = network::watch(sandbox, &mut refusals, events) => match never {},
             never = appearing::watch(watch, events) => match never {},
             never = outside.tell(events) => match never {},
@@ -290,6 +298,7 @@ async fn live(run: Run<'_>, mut owned: Owned) -> Result<RunReport, RunError> {
         outside.end(committed, events).await;
     }
     let kept = Kept {
+        run: Some(recorder.record().id),
         id: Some(plan.record.id),
         name: Some(plan.record.name.clone()),
         branch: Some(plan.source_branch.clone()),
@@ -419,6 +428,7 @@ impl Run<'_> {
             None => String::new(),
         };
         RunReport {
+            run: kept.run,
             id: plan.record.id,
             name: plan.record.name.clone(),
             source_branch: plan.source_branch.clone(),

@@ -7,6 +7,7 @@ use super::{Collection, Session, SessionError, discover};
 use crate::fsx::lock;
 use crate::git::{DiffStyle, Identity, UserRules, identity};
 use crate::registry::{self, Reach, Setup, Strategy};
+use crate::runs::Recorder;
 use crate::sandbox::{Contained, SandboxError};
 use crate::session::announce;
 use crate::session::check_plan::CheckPlan;
@@ -23,6 +24,7 @@ use crate::session::options::{RunOptions, SessionOptions, Task};
 use crate::session::outside::Outside;
 use crate::session::plan::{self, Plan, TaskPlan};
 use crate::session::prepare::record_again;
+use crate::session::recorded;
 use crate::session::refusals::Refusals;
 use crate::session::report::{Kept, RunReport, usage};
 use crate::session::run::take_login_back;
@@ -71,15 +73,30 @@ impl Session {
         let config_dir = plan.repository.config_dir();
         let events = Emitter::open(options.caller.events.clone(), log, &config_dir, &name)
             .map_err(|error| nothing(error.into()))?;
-        let recorded = self.record_before(&plan, &events).await;
-        let uncommitted = *recorded.as_ref().unwrap_or(&0);
+        let before = self.record_before(&plan, &events).await;
+        let uncommitted = *before.as_ref().unwrap_or(&0);
         let path = events.path();
         events.announce(|| announce::events(&options, &plan, &planned, path, uncommitted));
-        recorded.map_err(nothing)?;
+        before.map_err(nothing)?;
+        let mut recorder = recorded::begin(&options, &plan, path).map_err(nothing)?;
         if let Err(error) = followed {
             let text = error.to_string();
             events.notice(Notice::Other { text });
         }
+        let going = (&options, plan, &planned);
+        let result = self.go(going, &events, &mut recorder, began).await;
+        recorded::end(recorder, &result, &events);
+        result
+    }
+
+    /// Works, and collects whatever came of it.
+    async fn go(
+        &self,
+        (options, plan, planned): (&RunOptions, Plan, &TaskPlan),
+        events: &Emitter,
+        recorder: &mut Recorder,
+        began: Instant,
+    ) -> Result<RunReport, RunError> {
         // The files of one that was there before are as old as it is.
         let mut outside = (self.why_mode != ModeReason::Made).then(|| {
             let scratch = self.directory().join("scratch-outside");
@@ -89,17 +106,18 @@ impl Session {
         let mut refusals = Refusals::since_now(&self.caller.home, self.record().id);
         let worked = self
             .work(
-                &options,
-                &planned,
-                &events,
-                &mut work,
+                options,
+                planned,
+                events,
+                (&mut work, &mut *recorder),
                 &mut refusals,
                 outside.as_mut(),
             )
             .await;
-        refusals.tell(&events);
+        refusals.tell(events);
         let refused = network::refused(&self.caller.home, self.record()).await;
         let mut kept = Kept {
+            run: Some(recorder.record().id),
             id: Some(self.record().id),
             name: Some(self.record().name.clone()),
             lives_on: true,
@@ -113,13 +131,13 @@ impl Session {
             ..Kept::default()
         };
         if let Some(outside) = &mut outside {
-            outside.tell_known(&events).await;
+            outside.tell_known(events).await;
         }
         // Cancelling ends the work; what is committed comes home all the same.
         let collected = self.whatever_was_cancelled().collect().await;
         if let Some(outside) = outside {
             let committed = (collected.as_ref()).is_ok_and(|done| !done.commits.is_empty());
-            outside.end(committed, &events).await;
+            outside.end(committed, events).await;
         }
         if let Ok(Collection {
             landing,
@@ -167,6 +185,7 @@ impl Session {
         };
         let usage = usage(&kept.iterations);
         Ok(RunReport {
+            run: kept.run,
             id: self.record().id,
             name: self.record().name.clone(),
             source_branch: plan.source_branch,
@@ -237,7 +256,7 @@ impl Session {
         options: &RunOptions,
         planned: &TaskPlan,
         events: &Emitter,
-        work: &mut Work,
+        (work, recorder): (&mut Work, &mut Recorder),
         refusals: &mut Refusals,
         outside: Option<&mut Outside>,
     ) -> Result<(), RunErrorKind> {
@@ -254,7 +273,7 @@ impl Session {
                 login.give(sandbox, environment, cancel).await?;
             }
             tokio::select! {
-                done = iterate::iterate(options, planned, sandbox, events, work) => done,
+                done = iterate::iterate(options, planned, sandbox, events, (work, recorder)) => done,
                 never = network::watch(sandbox, refusals, events) => match never {},
                 never = told => match never {},
             }

@@ -1,0 +1,23 @@
+//! Why a run is not found, or its record not kept.
+
+use std::path::PathBuf;
+
+use crate::fsx::FileError;
+use crate::run_id::RunId;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunsError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("the record {} cannot be read: {why}", path.display())]
+    Unreadable { path: PathBuf, why: String },
+    /// By an id, or by the name of its sandbox.
+    #[error("no run `{name}` is known in {}", repository.display())]
+    Unknown {
+        /// Printable.
+        name: String,
+        repository: PathBuf,
+    },
+    #[error("run {0} goes on")]
+    AtWork(RunId),
+}

@@ -1,0 +1,288 @@
+//! The directories of runs: beginning one, finding it again, taking it away.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::error::RunsError;
+use super::record::{Ended, RunIteration, RunRecord};
+use crate::fsx::lock::{self, Held, Lock};
+use crate::fsx::{self, Context};
+use crate::home::Home;
+use crate::registry::belongs::SameRepository;
+use crate::run_id::RunId;
+use crate::text::printable_line;
+
+const RECORD: &str = "run.json";
+const LOCK: &str = "lock";
+/// The files of its agent's conversations, a directory for each iteration.
+const CONVERSATIONS: &str = "conversations";
+/// Bytes of a record.
+const LIMIT: u64 = 4 << 20;
+/// So many runs are known; of those that ended the oldest are forgotten.
+const MOST: usize = 1000;
+
+/// A run and how it is.
+#[derive(Debug, Clone, PartialEq, Eq, Copy)]
+#[non_exhaustive]
+pub enum Status {
+    /// Somebody runs it now.
+    AtWork,
+    /// Whoever ran it died.
+    Interrupted,
+    Ended,
+}
+
+/// Writes one run down as it goes on.
+#[derive(Debug)]
+pub struct Recorder {
+    directory: PathBuf,
+    record: RunRecord,
+    _lock: Held,
+}
+
+impl Recorder {
+    /// `record`: of a run with this id.
+    pub(crate) fn begin(
+        home: &Home,
+        record: impl FnOnce(RunId) -> RunRecord,
+    ) -> Result<Self, RunsError> {
+        let runs = home.runs();
+        fsx::private_dir(&runs)?;
+        forget_oldest(home);
+        let (id, directory) = loop {
+            let id = RunId::now().context("make an id for", &runs)?;
+            let directory = runs.join(id.to_string());
+            match fs::create_dir(&directory) {
+                Ok(()) => break (id, directory),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(fsx::FileError::new("make", directory, error).into()),
+            }
+        };
+        fsx::private_dir(&directory)?;
+        let path = directory.join(LOCK);
+        let file = lock::open(&path)?;
+        lock::try_hold(&file, Lock::Exclusive, &path)?;
+        let this = Self {
+            directory,
+            record: record(id),
+            _lock: Held::new(file),
+        };
+        this.save()?;
+        Ok(this)
+    }
+
+    pub fn record(&self) -> &RunRecord {
+        &self.record
+    }
+
+    /// Where the conversation of an iteration is kept; made by whoever writes there.
+    pub(crate) fn conversation(&self, iteration: u32) -> PathBuf {
+        conversations(&self.directory).join(iteration.to_string())
+    }
+
+    /// One start of the agent has ended.
+    pub(crate) fn iteration(&mut self, iteration: RunIteration) -> Result<(), RunsError> {
+        self.record.iterations.push(iteration);
+        self.save()
+    }
+
+    pub(crate) fn end(mut self, ended: Ended) -> Result<(), RunsError> {
+        self.record.ended = Some(ended);
+        self.save()
+    }
+
+    fn save(&self) -> Result<(), RunsError> {
+        let path = self.directory.join(RECORD);
+        let text = serde_json::to_vec(&self.record).map_err(|error| RunsError::Unreadable {
+            path: path.clone(),
+            why: error.to_string(),
+        })?;
+        Ok(fsx::write_private(&path, &text)?)
+    }
+}
+
+/// The runs of a repository, whichever of its checkouts they were started for, or all: newest first. Records that cannot be read are left
+/// out: nothing hangs on them.
+pub fn list(home: &Home, repository: Option<&Path>) -> Result<Vec<(RunRecord, Status)>, RunsError> {
+    let is_of = repository.map(SameRepository::new);
+    let mut found = Vec::new();
+    for id in ids(home)?.into_iter().rev() {
+        let directory = home.run(id);
+        let Ok(record) = read(&directory) else {
+            continue;
+        };
+        if is_of
+            .as_ref()
+            .is_none_or(|same| same.is_at(&record.repository))
+        {
+            let status = status(&directory, &record);
+            found.push((record, status));
+        }
+    }
+    Ok(found)
+}
+
+/// The run of that id, or the newest of a sandbox of that name, in a repository.
+pub fn find(home: &Home, repository: &Path, name: &str) -> Result<(RunRecord, Status), RunsError> {
+    let is_meant = |record: &RunRecord| match name.parse::<RunId>() {
+        Ok(id) => record.id == id,
+        Err(_) => record.name.as_str() == name,
+    };
+    let mut all = list(home, Some(repository))?.into_iter();
+    all.find(|(record, _)| is_meant(record))
+        .ok_or_else(|| RunsError::Unknown {
+            name: printable_line(name),
+            repository: repository.to_owned(),
+        })
+}
+
+impl RunRecord {
+    /// The directory with what was kept of the conversation of an iteration; nothing where nothing was.
+    pub fn conversation_at(&self, home: &Home, iteration: u32) -> Option<PathBuf> {
+        let at = conversations(&home.run(self.id)).join(iteration.to_string());
+        at.is_dir().then_some(at)
+    }
+}
+
+/// Of the run in this directory, a directory for each start of the agent.
+pub(super) fn conversations(run: &Path) -> PathBuf {
+    run.join(CONVERSATIONS)
+}
+
+/// Forgets one that has ended, with its conversations.
+pub fn remove(home: &Home, id: RunId) -> Result<(), RunsError> {
+    let directory = home.run(id);
+    if is_at_work(&directory) {
+        return Err(RunsError::AtWork(id));
+    }
+    Ok(fsx::remove_tree(&directory)?)
+}
+
+/// What cannot be removed now can be removed when the next one begins.
+fn forget_oldest(home: &Home) {
+    let all = ids(home).unwrap_or_default();
+    let more = (all.len() + 1).saturating_sub(MOST);
+    for id in all.into_iter().take(more) {
+        let _ = remove(home, id);
+    }
+}
+
+/// Oldest first.
+fn ids(home: &Home) -> Result<Vec<RunId>, RunsError> {
+    let runs = home.runs();
+    let entries = match fs::read_dir(&runs) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.context("read", &runs)?,
+    };
+    let mut ids = Vec::new();
+    for entry in entries {
+        let name = entry.context("read", &runs)?.file_name();
+        ids.extend(name.to_str().and_then(|name| name.parse::<RunId>().ok()));
+    }
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+fn read(directory: &Path) -> Result<RunRecord, RunsError> {
+    let path = directory.join(RECORD);
+    let bytes = fsx::read_bounded(&path, LIMIT)?;
+    let unreadable = |why: String| RunsError::Unreadable {
+        path: path.clone(),
+        why,
+    };
+    let record: RunRecord =
+        serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+    if record.is_readable() {
+        Ok(record)
+    } else {
+        Err(unreadable("it was written by a newer version".to_owned()))
+    }
+}
+
+fn status(directory: &Path, record: &RunRecord) -> Status {
+    if record.ended.is_some() {
+        Status::Ended
+    } else if is_at_work(directory) {
+        Status::AtWork
+    } else {
+        Status::Interrupted
+    }
+}
+
+fn is_at_work(directory: &Path) -> bool {
+    lock::is_held(&directory.join(LOCK))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::names::{SandboxId, Slug};
+    use crate::registry::{Mode, Strategy};
+    use crate::runs::{VERSION, first_line};
+
+    use super::*;
+
+    fn record(id: RunId, name: &str, repository: &Path) -> RunRecord {
+        RunRecord {
+            version: VERSION,
+            id,
+            repository: repository.to_owned(),
+            sandbox: SandboxId::random().unwrap(),
+            name: Slug::from_text(name).unwrap(),
+            provider: "native".to_owned(),
+            mode: Mode::Layer,
+            strategy: Strategy::Branch,
+            branch: "work".to_owned(),
+            target: "main".to_owned(),
+            workdir: "/workspace/r".into(),
+            agent: "command".to_owned(),
+            model: None,
+            effort: None,
+            arguments: Vec::new(),
+            task: first_line("\n  do it\nwell"),
+            continues: None,
+            fork: false,
+            began: jiff::Timestamp::now(),
+            log: None,
+            iterations: Vec::new(),
+            ended: None,
+        }
+    }
+
+    #[test]
+    fn a_run_is_known_from_its_beginning_to_its_end_and_after_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path().join("home"));
+        let (here, there) = (
+            directory.path().join("here"),
+            directory.path().join("there"),
+        );
+        assert!(list(&home, None).unwrap().is_empty());
+        let mut recorder = Recorder::begin(&home, |id| record(id, "one", &here)).unwrap();
+        let id = recorder.record().id;
+        let (found, status) = find(&home, &here, "one").unwrap();
+        assert_eq!((found.task.as_str(), status), ("do it", Status::AtWork));
+        assert!(matches!(remove(&home, id), Err(RunsError::AtWork(_))));
+        assert!(find(&home, &there, "one").is_err());
+        let iteration = RunIteration::new(1, None, Some("session".to_owned()), None);
+        recorder.iteration(iteration).unwrap();
+        drop(recorder);
+        let (found, status) = find(&home, &here, &id.to_string()).unwrap();
+        assert_eq!(status, Status::Interrupted);
+        assert_eq!(found.conversation().unwrap().0, "session");
+        let other = Recorder::begin(&home, |id| record(id, "two", &there)).unwrap();
+        other.end(Ended::now()).unwrap();
+        assert_eq!(find(&home, &there, "two").unwrap().1, Status::Ended);
+        let names = |repository| {
+            let all = list(&home, repository).unwrap();
+            all.into_iter()
+                .map(|(record, _)| record.name.to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(Some(here.as_path())), ["one"]);
+        let mut all = names(None);
+        all.sort();
+        assert_eq!(all, ["one", "two"]);
+        remove(&home, id).unwrap();
+        assert_eq!(names(None), ["two"]);
+    }
+}

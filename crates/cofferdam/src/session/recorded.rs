@@ -1,0 +1,80 @@
+//! What is written down of a run: by these steps whoever runs it, wherever.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use super::emitter::Emitter;
+use super::error::{RunError, RunErrorKind};
+use super::event::Notice;
+use super::options::{PromptSource, RunOptions};
+use super::plan::Plan;
+use super::report::RunReport;
+use crate::path_json::PathText;
+use crate::runs::{Ended, Recorder, RunRecord, VERSION, first_line};
+
+/// Before the agent starts.
+pub(super) fn begin(
+    options: &RunOptions,
+    plan: &Plan,
+    log: Option<&Path>,
+) -> Result<Recorder, RunErrorKind> {
+    let (agent, chosen) = (&options.task.agent, options.task.agent.options());
+    let recorder = Recorder::begin(&options.caller.home, |id| RunRecord {
+        version: VERSION,
+        id,
+        repository: plan.repository.top.as_path().to_owned(),
+        sandbox: plan.record.id,
+        name: plan.record.name.clone(),
+        provider: plan.record.provider.clone(),
+        mode: plan.record.mode,
+        strategy: plan.record.strategy.clone(),
+        branch: plan.source_branch.clone(),
+        target: plan.target_branch.clone(),
+        workdir: plan.workdir.clone(),
+        agent: agent.name().to_owned(),
+        model: chosen.model,
+        effort: chosen.effort,
+        arguments: (chosen.arguments.into_iter())
+            .map(|argument| PathText(argument.into()))
+            .collect(),
+        task: task(&options.task.prompt),
+        continues: None,
+        fork: false,
+        began: Timestamp::now(),
+        log: log.map(|path| PathText(path.to_owned())),
+        iterations: Vec::new(),
+        ended: None,
+    });
+    Ok(recorder?)
+}
+
+fn task(prompt: &PromptSource) -> String {
+    match prompt {
+        PromptSource::None => String::new(),
+        PromptSource::Inline(text) => first_line(text),
+        PromptSource::Template { path, .. } => first_line(&path.to_string_lossy()),
+        PromptSource::TemplateText { name, .. } => first_line(&name.to_string_lossy()),
+    }
+}
+
+/// When its commits are home, or it has failed. What cannot be written is said: the run itself is as it is.
+pub(super) fn end(recorder: Recorder, result: &Result<RunReport, RunError>, events: &Emitter) {
+    let mut ended = Ended::now();
+    match result {
+        Ok(report) => {
+            ended.completion.clone_from(&report.completion);
+            ended.landing = Some(report.landing.to_string());
+            ended.commits = report.commits.len();
+        }
+        Err(error) => {
+            ended.error = Some(error.to_string());
+            ended.landing = error.kept.landing.as_ref().map(ToString::to_string);
+            ended.commits = error.kept.commits.len();
+        }
+    }
+    if let Err(error) = recorder.end(ended) {
+        let text = format!("the record of the run was not written: {error}");
+        events.notice(Notice::Other { text });
+    }
+}
