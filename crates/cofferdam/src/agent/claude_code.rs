@@ -11,8 +11,9 @@ use super::json::{self, count, text};
 use super::login::{LoginFormat, LoginVolume};
 use super::provider::{
     AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
-    AgentRequest, BaseUrl, StreamParser, Usage,
+    BaseUrl, Npm, StreamParser, Usage,
 };
+use super::request::AgentRequest;
 
 const NAME: &str = "claude-code";
 const PROGRAM: &str = "claude";
@@ -55,6 +56,11 @@ pub(super) const KIND: AgentKind = AgentKind {
     name: NAME,
     about: "Anthropic's Claude Code (`claude`)",
     install: "npm install --global --prefix ~/.local @anthropic-ai/claude-code",
+    npm: Some(Npm {
+        package: "@anthropic-ai/claude-code",
+        node: None,
+    }),
+    tried: true,
     not_needed: &[
         "http-intake.logs.us5.datadoghq.com",
         "browser-intake-us5-datadoghq.com",
@@ -116,11 +122,7 @@ impl AgentProvider for ClaudeCode {
     }
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
-        if request.prompt.trim().is_empty() {
-            return Err(AgentError::NoPrompt {
-                agent: NAME.to_owned(),
-            });
-        }
+        let prompt = request.prompt(NAME)?;
         let mut arguments: Vec<OsString> = [
             PROGRAM,
             "--print",
@@ -139,13 +141,13 @@ impl AgentProvider for ClaudeCode {
         if let Some(effort) = &self.options.effort {
             arguments.extend(["--effort".into(), effort.into()]);
         }
-        if let Some(id) = &request.resume {
-            arguments.extend(["--resume".into(), json::session_id(NAME, id)?.into()]);
+        if let Some(id) = request.session_itself(NAME)? {
+            arguments.extend(["--resume".into(), id.into()]);
         }
         arguments.extend(self.options.arguments.iter().cloned());
         Ok(AgentCommand {
             arguments,
-            stdin: Some(request.prompt.clone().into_bytes()),
+            stdin: Some(prompt.as_bytes().to_vec()),
             environment: BTreeMap::new(),
         })
     }

@@ -11,8 +11,9 @@ use super::json::{self, count, text};
 use super::login::{LoginFormat, LoginVolume};
 use super::provider::{
     AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
-    AgentRequest, BaseUrl, StreamParser, Usage,
+    BaseUrl, Npm, StreamParser, Usage,
 };
+use super::request::AgentRequest;
 
 const NAME: &str = "codex";
 
@@ -45,6 +46,11 @@ pub(super) const KIND: AgentKind = AgentKind {
     name: NAME,
     about: "OpenAI's Codex (`codex`)",
     install: "npm install --global --prefix ~/.local @openai/codex",
+    npm: Some(Npm {
+        package: "@openai/codex",
+        node: Some(16),
+    }),
+    tried: true,
     not_needed: &["ab.chatgpt.com"],
     build: |options| Ok(Arc::new(Codex::new(options))),
 };
@@ -102,11 +108,7 @@ impl AgentProvider for Codex {
     }
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
-        if request.prompt.trim().is_empty() {
-            return Err(AgentError::NoPrompt {
-                agent: NAME.to_owned(),
-            });
-        }
+        let prompt = request.prompt(NAME)?;
         let mut arguments: Vec<OsString> = vec!["codex".into(), "exec".into(), "--json".into()];
         if request.skip_permissions {
             arguments.push("--dangerously-bypass-approvals-and-sandbox".into());
@@ -122,32 +124,28 @@ impl AgentProvider for Codex {
                 format!("model_reasoning_effort={effort}").into(),
             ]);
         }
-        let set = |name: &str| {
-            let value = request.environment.get(OsStr::new(name));
-            value.filter(|value| !value.is_empty())
-        };
         // `codex exec` reads no address from its environment, and a key only under its own name.
-        if let Some(url) = set("OPENAI_BASE_URL").and_then(|url| url.to_str()) {
+        if let Some(url) = request.set("OPENAI_BASE_URL").and_then(|url| url.to_str()) {
             let url = Value::from(url);
             arguments.extend(["--config".into(), format!("openai_base_url={url}").into()]);
         }
         let mut environment = BTreeMap::new();
         // It would come before the login.
         if let (Some(key), None, false) = (
-            set("OPENAI_API_KEY"),
-            set("CODEX_API_KEY"),
+            request.set("OPENAI_API_KEY"),
+            request.set("CODEX_API_KEY"),
             request.logged_in,
         ) {
             environment.insert("CODEX_API_KEY".into(), key.clone());
         }
         arguments.extend(self.options.arguments.iter().cloned());
-        if let Some(id) = &request.resume {
-            arguments.extend(["resume".into(), json::session_id(NAME, id)?.into()]);
+        if let Some(id) = request.session_itself(NAME)? {
+            arguments.extend(["resume".into(), id.into()]);
         }
         arguments.push("-".into());
         Ok(AgentCommand {
             arguments,
-            stdin: Some(request.prompt.clone().into_bytes()),
+            stdin: Some(prompt.as_bytes().to_vec()),
             environment,
         })
     }

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use super::completion::Echo;
 use super::provider::{
     AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
-    AgentRequest, StreamParser,
+    StreamParser,
 };
+use super::request::AgentRequest;
 
 const NAME: &str = "command";
 
@@ -19,6 +20,8 @@ pub(super) const KIND: AgentKind = AgentKind {
     name: NAME,
     about: "any program; the prompt is its standard input",
     install: "",
+    npm: None,
+    tried: true,
     not_needed: &[],
     build: |options| {
         for (option, given) in [

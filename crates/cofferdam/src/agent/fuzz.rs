@@ -1,7 +1,5 @@
 //! What agents print, and the logins that they leave, under changed inputs: see `cofferdam_lab::fuzz`.
 
-use std::collections::BTreeMap;
-
 use cofferdam_lab::fuzz::mutate;
 use serde_json::{Value, json};
 
@@ -20,13 +18,8 @@ fn read(agent: &str, prompt: &str, output: &[u8], most: usize) -> (Vec<AgentEven
         arguments: vec!["program".into()],
         ..AgentOptions::default()
     };
-    let request = AgentRequest {
-        prompt: prompt.to_owned(),
-        resume: None,
-        skip_permissions: true,
-        logged_in: false,
-        environment: BTreeMap::new(),
-    };
+    let mut request = AgentRequest::new(prompt);
+    request.skip_permissions = true;
     let provider = by_name(agent, options).unwrap();
     let mut parser = provider.parser(&request, &[SIGNAL.to_owned()]);
     let (mut events, mut lines) = (Vec::new(), 0);

@@ -11,6 +11,8 @@ mod fuzz;
 mod json;
 mod login;
 mod provider;
+mod request;
+mod sessions;
 
 use std::sync::Arc;
 
@@ -22,7 +24,11 @@ pub use completion::{completion, signal_in};
 pub use login::LoginFormat;
 pub use provider::{
     AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
-    AgentRequest, BaseUrl, StreamParser, Usage,
+    BaseUrl, Npm, StreamParser, Usage,
+};
+pub use request::AgentRequest;
+pub use sessions::{
+    SessionCommands, SessionError, SessionFile, SessionFiles, SessionLayout, SessionTarget,
 };
 
 /// The agents that come with Cofferdam.

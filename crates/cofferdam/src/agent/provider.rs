@@ -1,4 +1,4 @@
-//! What an agent is to the rest: a request, a command, events, and the trait that ties them.
+//! What an agent is to the rest: a command, events, and the trait that ties them.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -9,22 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::access::Access;
 use super::login::LoginFormat;
-
-/// What an agent is asked to do once.
-#[derive(Debug, Clone)]
-pub struct AgentRequest {
-    /// The whole prompt, expanded. Empty where the user gave none.
-    pub prompt: String,
-    /// An agent session to continue.
-    pub resume: Option<String>,
-    /// Contained providers ask the agent to skip its own permission prompts; no-sandbox never does.
-    pub skip_permissions: bool,
-    /// It has a login, so it needs no key.
-    pub logged_in: bool,
-    /// The variables that it will find: what its program does not read itself may be passed on in
-    /// another way.
-    pub environment: BTreeMap<OsString, OsString>,
-}
+use super::request::AgentRequest;
+use super::sessions::SessionFiles;
 
 /// How an agent is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,8 +29,20 @@ pub struct AgentCommand {
 pub enum AgentError {
     #[error("{agent} cannot resume a session")]
     NoResume { agent: String },
+    #[error("{agent} cannot continue a copy of a session, only the session itself")]
+    NoFork { agent: String },
+    #[error("{agent} has no terminal interface that Cofferdam knows")]
+    NoInteractive { agent: String },
     #[error("{agent} needs a prompt")]
     NoPrompt { agent: String },
+    #[error(
+        "a prompt of {bytes} bytes does not fit on the command line of {agent}, which takes {most}: put it into a file and name that"
+    )]
+    LongPrompt {
+        agent: String,
+        bytes: usize,
+        most: usize,
+    },
     #[error("`{id}` is not a session of {agent}")]
     BadSession {
         agent: String,
@@ -97,10 +95,23 @@ pub struct AgentKind {
     pub about: &'static str,
     /// The command that installs its program for one user; empty where there is no such program.
     pub install: &'static str,
+    /// How an image of ours would get it, at a version that somebody chose.
+    pub npm: Option<Npm>,
+    /// Whether what is written here was tried with the real program.
+    pub tried: bool,
     /// Hosts that take its makers' own figures and experiments, and that are not in the built-in list: it works as
     /// well without them.
     pub not_needed: &'static [&'static str],
     pub(super) build: fn(AgentOptions) -> Result<Arc<dyn AgentProvider>, AgentError>,
+}
+
+/// A program in the registry of npm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Npm {
+    pub package: &'static str,
+    /// The oldest Node.js that runs it, by its first number; `None` where it brings all that it needs. An older one
+    /// makes `npm` install an older version, without a word, wherever no version is named.
+    pub node: Option<u32>,
 }
 
 /// Tokens of one iteration, as the agent reported them.
@@ -222,6 +233,19 @@ pub trait AgentProvider: Send + Sync + fmt::Debug {
     }
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError>;
+
+    /// The command of its own terminal interface, with the prompt as its first message where there is one. Its
+    /// standard input is the user's.
+    fn interactive(&self, _request: &AgentRequest) -> Result<AgentCommand, AgentError> {
+        Err(AgentError::NoInteractive {
+            agent: self.name().to_owned(),
+        })
+    }
+
+    /// Where its program keeps its conversation records; `None` where that is not known.
+    fn sessions(&self) -> Option<SessionFiles> {
+        None
+    }
 
     /// A fresh parser for one iteration. `signals` are the completion signals in force; the parser
     /// of a plain-text agent needs them to tell a final message from an echoed prompt.

@@ -54,10 +54,10 @@ pub(super) async fn iterate(
             agent: options.task.agent.as_ref(),
             request: AgentRequest {
                 prompt: text,
-                resume: None,
                 skip_permissions: true,
                 logged_in: plan.login.is_some(),
                 environment: environment.clone(),
+                ..AgentRequest::default()
             },
             environment,
             signals: &options.task.completion_signals,

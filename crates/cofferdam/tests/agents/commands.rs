@@ -19,6 +19,12 @@ fn check_command(name: &str, options: AgentOptions, request: &AgentRequest, want
     assert!(command.environment.is_empty());
 }
 
+fn resuming(id: &str) -> AgentRequest {
+    let mut request = request("do it");
+    request.resume = Some(id.into());
+    request
+}
+
 // covers: S2-5 S2-32
 #[test]
 fn commands() {
@@ -26,14 +32,9 @@ fn commands() {
     options.model = Some("m-1".into());
     options.effort = Some("high".into());
     let plain = request("do it");
-    let careful = AgentRequest {
-        skip_permissions: false,
-        ..plain.clone()
-    };
-    let resumed = AgentRequest {
-        resume: Some("0a-b".into()),
-        ..plain.clone()
-    };
+    let mut careful = plain.clone();
+    careful.skip_permissions = false;
+    let resumed = resuming("0a-b");
     let claude = [
         "claude",
         "--print",
@@ -95,10 +96,8 @@ fn commands() {
 fn codex_is_told_the_key_and_the_address_of_its_environment() {
     let with = |pairs: &[(&str, &str)]| {
         let pairs = pairs.iter().map(|(k, v)| (k.into(), v.into()));
-        let request = AgentRequest {
-            environment: pairs.collect(),
-            ..request("do it")
-        };
+        let mut request = request("do it");
+        request.environment = pairs.collect();
         let command = agent("codex", &["--own"]).command(&request).unwrap();
         let key = command
             .environment
@@ -120,11 +119,9 @@ fn codex_is_told_the_key_and_the_address_of_its_environment() {
     assert_eq!(key, Some("k".into()));
     let (_, key) = with(&[("OPENAI_API_KEY", "k"), ("CODEX_API_KEY", "own")]);
     assert_eq!(key, None);
-    let logged_in = AgentRequest {
-        logged_in: true,
-        environment: [("OPENAI_API_KEY".into(), "k".into())].into(),
-        ..request("do it")
-    };
+    let mut logged_in = request("do it");
+    logged_in.logged_in = true;
+    logged_in.environment = [("OPENAI_API_KEY".into(), "k".into())].into();
     let command = agent("codex", &[]).command(&logged_in).unwrap();
     assert!(command.environment.is_empty());
 }
@@ -215,10 +212,6 @@ fn files(at: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn refused_requests() {
-    let resume = |id: &str| AgentRequest {
-        resume: Some(id.into()),
-        ..request("do it")
-    };
     for name in ["claude-code", "codex"] {
         let agent = agent(name, &[]);
         assert!(matches!(
@@ -226,12 +219,12 @@ fn refused_requests() {
             Err(AgentError::NoPrompt { .. })
         ));
         for id in ["", "-x", "--help", "a b", "a\nb", "../x", &"a".repeat(129)] {
-            let refused = agent.command(&resume(id)).unwrap_err();
+            let refused = agent.command(&resuming(id)).unwrap_err();
             assert!(matches!(refused, AgentError::BadSession { .. }), "{id:?}");
             assert!(!refused.to_string().contains('\n'));
         }
     }
-    let refused = agent("command", &["x"]).command(&resume("a"));
+    let refused = agent("command", &["x"]).command(&resuming("a"));
     assert!(matches!(refused, Err(AgentError::NoResume { .. })));
     let options = |arguments: &[&str], model: Option<&str>| {
         let mut options = AgentOptions::with_arguments(arguments);

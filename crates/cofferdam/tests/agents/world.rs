@@ -1,7 +1,5 @@
 //! Agents, requests, and the events that tests expect.
 
-use std::collections::BTreeMap;
-
 use cofferdam::agent::{AgentEvent, AgentOptions, AgentProvider, AgentRequest, Usage, by_name};
 
 pub(crate) const SIGNAL: &str = "<promise>COMPLETE</promise>";
@@ -10,13 +8,9 @@ pub(crate) const SIGNAL: &str = "<promise>COMPLETE</promise>";
 pub(crate) const RECORDED_PROMPT: &str = "Look at greeting.txt. When nothing is left to do, print on a line of its own:\n<promise>COMPLETE</promise>\n";
 
 pub(crate) fn request(prompt: &str) -> AgentRequest {
-    AgentRequest {
-        prompt: prompt.to_owned(),
-        resume: None,
-        skip_permissions: true,
-        logged_in: false,
-        environment: BTreeMap::new(),
-    }
+    let mut request = AgentRequest::new(prompt);
+    request.skip_permissions = true;
+    request
 }
 
 pub(crate) fn signals() -> Vec<String> {
