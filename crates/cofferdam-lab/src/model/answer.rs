@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::request::Request;
 use super::script::{Fault, Turn};
-use super::{anthropic, openai};
+use super::{anthropic, chat, google, openai};
 
 /// What the server does with a request.
 #[derive(Debug)]
@@ -32,11 +32,13 @@ pub(super) enum End {
     Hang,
 }
 
-/// Which of the two languages a request speaks.
+/// Which language a request speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Language {
     Anthropic,
     OpenAi,
+    Chat,
+    Google,
 }
 
 impl Language {
@@ -48,7 +50,11 @@ impl Language {
         match request.route().rsplit('/').next() {
             Some("messages") => Some(Self::Anthropic),
             Some("responses") => Some(Self::OpenAi),
-            _ => None,
+            Some("completions") => Some(Self::Chat),
+            _ => match google::asked(request.route()) {
+                Some(google::STREAM | google::WHOLE) => Some(Self::Google),
+                _ => None,
+            },
         }
     }
 
@@ -57,9 +63,17 @@ impl Language {
         let shells: &[&str] = match self {
             Self::Anthropic => anthropic::SHELLS,
             Self::OpenAi => openai::SHELLS,
+            Self::Chat | Self::Google => chat::SHELLS,
         };
         let is_work = |tool: &&str| shells.contains(tool) || tool.starts_with(anthropic::SERVED);
         request.tools().iter().any(is_work)
+    }
+
+    fn streams(self, request: &Request) -> bool {
+        match self {
+            Self::Google => google::asked(request.route()) == Some(google::STREAM),
+            _ => request.body.get("stream").and_then(Value::as_bool) == Some(true),
+        }
     }
 
     fn error(self, code: u16, message: &str) -> Value {
@@ -72,7 +86,10 @@ impl Language {
         let error = json!({"type": kind, "message": message});
         match self {
             Self::Anthropic => json!({"type": "error", "error": error}),
-            Self::OpenAi => json!({"error": error}),
+            Self::OpenAi | Self::Chat => json!({"error": error}),
+            Self::Google => {
+                json!({"error": {"code": code, "message": message, "status": kind.to_uppercase()}})
+            }
         }
     }
 }
@@ -97,14 +114,18 @@ pub(super) fn answer(language: Language, request: &Request, turn: &Turn, number:
         Some(Fault::Hang) => (Duration::ZERO, End::Hang),
         Some(Fault::Status { .. }) | None => (Duration::ZERO, End::Proper),
     };
-    let streams = request.body.get("stream").and_then(Value::as_bool) == Some(true);
+    let streams = language.streams(request);
     let mut events = match (language, streams) {
         (Language::Anthropic, true) => anthropic::events(request, turn, number),
         (Language::OpenAi, true) => openai::events(request, turn, number),
+        (Language::Chat, true) => chat::events(request, turn, number),
+        (Language::Google, true) => google::events(request, turn, number),
         // Nothing of an answer in one piece comes before its fault.
         (_, false) if end != End::Proper => Vec::new(),
         (Language::Anthropic, false) => return whole(anthropic::message(request, turn, number)),
         (Language::OpenAi, false) => return whole(openai::response(request, turn, number)),
+        (Language::Chat, false) => return whole(chat::completion(request, turn, number)),
+        (Language::Google, false) => return whole(google::response(request, turn, number)),
     };
     if end != End::Proper {
         events.truncate(events.len() / 2);
@@ -125,6 +146,7 @@ pub(super) fn refusal(language: Language, message: &str) -> Answer {
 pub(super) fn other(request: &Request) -> Answer {
     let body = match (request.method.as_str(), request.route()) {
         ("POST", path) if path.ends_with("/count_tokens") => json!({"input_tokens": 10}),
+        ("POST", path) if path.ends_with(":countTokens") => json!({"totalTokens": 10}),
         ("GET", path) if path.ends_with("/models") => json!({"object": "list", "data": []}),
         ("HEAD", _) | ("GET", "/") => json!({}),
         // A WebSocket is wanted: this answer tells Codex to do without.

@@ -1,11 +1,14 @@
-//! A model server that says what a script says: Anthropic's Messages API and OpenAI's Responses API,
-//! with streaming, tools and faults, so that the real agent programs can work without the internet.
+//! A model server that says what a script says: Anthropic's Messages API, OpenAI's Responses API and Chat
+//! Completions, and Google's Gemini API, with streaming, tools and faults, so that the real agent programs can work
+//! without the internet.
 //!
 //! Only requests that offer a shell take a turn of the script; the small questions that programs ask
 //! beside their work get an empty answer. Every request is recorded.
 
 mod answer;
 mod anthropic;
+mod chat;
+mod google;
 mod openai;
 mod pieces;
 mod request;

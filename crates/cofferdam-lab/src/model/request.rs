@@ -23,9 +23,10 @@ impl Request {
             let value = self.headers.get("authorization")?;
             value.strip_prefix("Bearer ").or(Some(value))
         };
-        self.headers
-            .get("x-api-key")
+        let own = ["x-api-key", "x-goog-api-key"].into_iter();
+        own.filter_map(|name| self.headers.get(name))
             .map(String::as_str)
+            .next()
             .or_else(bearer)
     }
 
@@ -39,7 +40,11 @@ impl Request {
         let top = list(&self.body, "tools");
         let items = list(&self.body, "input").flat_map(|item| list(item, "tools"));
         top.chain(items)
-            .flat_map(|tool| std::iter::once(tool).chain(list(tool, "tools")))
+            .flat_map(|tool| {
+                let own = tool.get("function").unwrap_or(tool);
+                let more = list(tool, "tools").chain(list(tool, "functionDeclarations"));
+                std::iter::once(own).chain(more)
+            })
             .filter_map(|tool| text(tool, "name").or_else(|| text(tool, "type")))
             .collect()
     }
@@ -58,7 +63,18 @@ impl Request {
                 )
             })
             .filter_map(|item| item.get("output"));
-        anthropic.chain(openai).map(words).collect()
+        let chat = list(&self.body, "messages")
+            .filter(|message| text(message, "role") == Some("tool"))
+            .filter_map(|message| message.get("content"));
+        let google = list(&self.body, "contents")
+            .flat_map(|content| list(content, "parts"))
+            .filter_map(|part| part.pointer("/functionResponse/response"));
+        anthropic
+            .chain(openai)
+            .chain(chat)
+            .chain(google)
+            .map(words)
+            .collect()
     }
 }
 

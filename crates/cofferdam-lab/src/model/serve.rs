@@ -107,8 +107,13 @@ async fn send(
     stage: Arc<Stage>,
 ) {
     for event in events {
-        let kind = event["type"].as_str().unwrap_or_default();
-        let text = format!("event: {kind}\ndata: {event}\n\n");
+        // Some programs read no stream whose events have names that they do not expect.
+        let kind = event["type"].as_str();
+        let kind = kind.map_or_else(String::new, |kind| format!("event: {kind}\n"));
+        let event = event
+            .as_str()
+            .map_or_else(|| event.to_string(), str::to_owned);
+        let text = format!("{kind}data: {event}\n\n");
         if sender.send(Ok(Frame::data(text.into()))).await.is_err() {
             return;
         }

@@ -68,6 +68,34 @@ impl Ways {
     }
 }
 
+/// The keys of the provider that a model's name begins with; `None` where it names none that is known.
+pub(super) fn keys_of(
+    model: Option<&str>,
+    known: &[(&str, &'static [&'static str])],
+) -> Option<&'static [&'static str]> {
+    let (provider, _) = model?.split_once('/')?;
+    let known = known.iter().find(|(name, _)| *name == provider);
+    known.map(|(_, keys)| *keys)
+}
+
+/// For programs that keep more ways in of their own than are known here: a key is enough, and none may be as well.
+pub(super) fn any_of(
+    keys: &'static [&'static str],
+    environment: &BTreeMap<OsString, OsString>,
+) -> Access {
+    let said = |key: &&&str| {
+        let value = environment.get(OsStr::new(key));
+        value.is_some_and(|value| !value.is_empty())
+    };
+    match keys.iter().find(said) {
+        Some(key) => Access::Variable(key),
+        None => Access::Perhaps {
+            keys,
+            why: "its own settings, in files that your configuration brings in, may say how it gets in",
+        },
+    }
+}
+
 /// The host in an address: `https://user@name:port/path`.
 fn host(address: &OsStr) -> String {
     let address = address.to_string_lossy();
@@ -112,6 +140,23 @@ mod tests {
         let other = access(&[("OWN_USE_OTHER", "1")], false, false);
         assert_eq!(other, Access::Variable("OWN_USE_OTHER"));
         assert_eq!(access(&[], true, false), Access::Login);
+    }
+
+    #[test]
+    fn a_model_names_the_keys_that_are_needed() {
+        const KNOWN: &[(&str, &[&str])] = &[("own", &["OWN_KEY"]), ("more", &["MORE_KEY"])];
+        let keys = |model| keys_of(model, KNOWN);
+        assert_eq!(keys(Some("own/m-1")), Some(&["OWN_KEY"][..]));
+        for model in [None, Some("own"), Some("other/own/m")] {
+            assert_eq!(keys(model), None, "{model:?}");
+        }
+        let environment = [("OWN_KEY".into(), "x".into())].into();
+        assert_eq!(
+            any_of(&["OWN_KEY"], &environment),
+            Access::Variable("OWN_KEY")
+        );
+        let none = any_of(&["MORE_KEY"], &environment);
+        assert!(matches!(none, Access::Perhaps { .. }));
     }
 
     #[test]

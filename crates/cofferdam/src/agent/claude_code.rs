@@ -14,6 +14,7 @@ use super::provider::{
     BaseUrl, Npm, StreamParser, Usage,
 };
 use super::request::AgentRequest;
+use super::sessions::{self, SessionFiles, SessionLayout, dashed, renamed};
 
 const NAME: &str = "claude-code";
 const PROGRAM: &str = "claude";
@@ -37,6 +38,28 @@ const LOGIN: LoginFormat = LoginFormat {
     }),
 };
 
+const SESSIONS: SessionLayout = SessionLayout {
+    below_home: ".claude",
+    moved_by: Some(("CLAUDE_CONFIG_DIR", "")),
+    index: None,
+    within: |directory| format!("projects/{}", dashed(directory)),
+    belongs: |path, id| match sessions::parts(path).as_deref() {
+        Some(["projects", _, file]) => file.strip_suffix(".jsonl") == Some(id),
+        // Subagents, and outputs of tools that were too long for the record itself.
+        Some(["projects", _, session, _, ..]) => *session == id,
+        _ => false,
+    },
+    moved: |files, to| {
+        renamed(files, |parts| match parts {
+            ["projects", _, rest @ ..] if !rest.is_empty() => {
+                let project = dashed(to.directory);
+                Some(format!("projects/{project}/{}", rest.join("/")))
+            }
+            _ => None,
+        })
+    },
+};
+
 const WAYS: Ways = Ways {
     keys: &[
         "ANTHROPIC_API_KEY",
@@ -58,7 +81,7 @@ pub(super) const KIND: AgentKind = AgentKind {
     install: "npm install --global --prefix ~/.local @anthropic-ai/claude-code",
     npm: Some(Npm {
         package: "@anthropic-ai/claude-code",
-        node: None,
+        node: Some(22),
     }),
     tried: true,
     not_needed: &[
@@ -77,6 +100,34 @@ pub struct ClaudeCode {
 impl ClaudeCode {
     pub fn new(options: AgentOptions) -> Self {
         Self { options }
+    }
+}
+
+impl ClaudeCode {
+    fn arguments(
+        &self,
+        first: &[&str],
+        request: &AgentRequest,
+    ) -> Result<Vec<OsString>, AgentError> {
+        let mut arguments: Vec<OsString> = vec![PROGRAM.into()];
+        arguments.extend(first.iter().map(OsString::from));
+        if request.skip_permissions {
+            arguments.push("--dangerously-skip-permissions".into());
+        }
+        if let Some(model) = &self.options.model {
+            arguments.extend(["--model".into(), model.into()]);
+        }
+        if let Some(effort) = &self.options.effort {
+            arguments.extend(["--effort".into(), effort.into()]);
+        }
+        if let Some(id) = request.session(NAME)? {
+            arguments.extend(["--resume".into(), id.into()]);
+            if request.fork {
+                arguments.push("--fork-session".into());
+            }
+        }
+        arguments.extend(self.options.arguments.iter().cloned());
+        Ok(arguments)
     }
 }
 
@@ -123,33 +174,43 @@ impl AgentProvider for ClaudeCode {
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
         let prompt = request.prompt(NAME)?;
-        let mut arguments: Vec<OsString> = [
-            PROGRAM,
-            "--print",
-            "--verbose",
-            "--output-format",
-            "stream-json",
-        ]
-        .map(OsString::from)
-        .to_vec();
-        if request.skip_permissions {
-            arguments.push("--dangerously-skip-permissions".into());
-        }
-        if let Some(model) = &self.options.model {
-            arguments.extend(["--model".into(), model.into()]);
-        }
-        if let Some(effort) = &self.options.effort {
-            arguments.extend(["--effort".into(), effort.into()]);
-        }
-        if let Some(id) = request.session_itself(NAME)? {
-            arguments.extend(["--resume".into(), id.into()]);
-        }
-        arguments.extend(self.options.arguments.iter().cloned());
+        let print = ["--print", "--verbose", "--output-format", "stream-json"];
         Ok(AgentCommand {
-            arguments,
+            arguments: self.arguments(&print, request)?,
             stdin: Some(prompt.as_bytes().to_vec()),
             environment: BTreeMap::new(),
         })
+    }
+
+    fn interactive(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
+        let settled: &[&str] = if request.skip_permissions {
+            // It asks for an agreement to that option, once for each home.
+            &[
+                "--settings",
+                r#"{"skipDangerousModePermissionPrompt":true}"#,
+            ]
+        } else {
+            &[]
+        };
+        let mut arguments = self.arguments(settled, request)?;
+        if let Some(prompt) = request.argument(NAME)? {
+            // Some of its options take as many words as follow.
+            arguments.extend(["--".into(), prompt.into()]);
+        }
+        let mut quiet = vec![("DISABLE_AUTOUPDATER", "1")];
+        if request.skip_permissions {
+            // Else it asks whether it may trust the directory.
+            quiet.push(("CLAUDE_CODE_SANDBOXED", "1"));
+        }
+        Ok(AgentCommand {
+            arguments,
+            stdin: None,
+            environment: request.unless_said(&quiet),
+        })
+    }
+
+    fn sessions(&self) -> Option<SessionFiles> {
+        Some(SessionFiles::Layout(SESSIONS))
     }
 
     fn parser(&self, _request: &AgentRequest, _signals: &[String]) -> Box<dyn StreamParser> {

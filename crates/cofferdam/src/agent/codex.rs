@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -14,8 +15,36 @@ use super::provider::{
     BaseUrl, Npm, StreamParser, Usage,
 };
 use super::request::AgentRequest;
+use super::sessions::{self, SessionFiles, SessionLayout, renamed};
 
 const NAME: &str = "codex";
+const PROGRAM: &str = "codex";
+
+const SESSIONS: SessionLayout = SessionLayout {
+    below_home: ".codex",
+    moved_by: Some(("CODEX_HOME", "")),
+    index: None,
+    // By year, month and day; nothing in a record binds it to its directory.
+    within: |_| "sessions".to_owned(),
+    belongs: |path, id| match sessions::parts(path).as_deref() {
+        Some(["sessions", _, _, _, file]) => {
+            let record = file.strip_prefix("rollout-");
+            let record = record.and_then(|record| record.strip_suffix(".jsonl"));
+            record.is_some_and(|record| {
+                record
+                    .strip_suffix(id)
+                    .is_some_and(|time| time.ends_with('-'))
+            })
+        }
+        _ => false,
+    },
+    moved: |files, _| {
+        renamed(files, |parts| {
+            let record = matches!(parts, ["sessions", _, _, _, _]);
+            record.then(|| parts.join("/"))
+        })
+    },
+};
 
 const LOGIN: LoginFormat = LoginFormat {
     path: ".codex/auth.json",
@@ -67,6 +96,51 @@ impl Codex {
     }
 }
 
+impl Codex {
+    fn arguments(&self, request: &AgentRequest) -> Result<Vec<OsString>, AgentError> {
+        let mut arguments: Vec<OsString> = Vec::new();
+        if request.skip_permissions {
+            arguments.push("--dangerously-bypass-approvals-and-sandbox".into());
+        }
+        if let Some(model) = &self.options.model {
+            arguments.extend(["--model".into(), model.into()]);
+        }
+        if let Some(effort) = &self.options.effort {
+            // A TOML string: JSON's escapes are valid there.
+            let effort = Value::from(effort.as_str());
+            arguments.extend([
+                "--config".into(),
+                format!("model_reasoning_effort={effort}").into(),
+            ]);
+        }
+        // It reads no address from its environment.
+        if let Some(url) = request.set("OPENAI_BASE_URL").and_then(|url| url.to_str()) {
+            let url = Value::from(url);
+            arguments.extend(["--config".into(), format!("openai_base_url={url}").into()]);
+        }
+        arguments.extend(self.options.arguments.iter().cloned());
+        if let Some(id) = request.session(NAME)? {
+            let how = if request.fork { "fork" } else { "resume" };
+            arguments.extend([how.into(), id.into()]);
+        }
+        Ok(arguments)
+    }
+}
+
+/// `codex` takes a key only under its own name.
+fn key(request: &AgentRequest) -> BTreeMap<OsString, OsString> {
+    let mut environment = BTreeMap::new();
+    // It would come before the login.
+    if let (Some(key), None, false) = (
+        request.set("OPENAI_API_KEY"),
+        request.set("CODEX_API_KEY"),
+        request.logged_in,
+    ) {
+        environment.insert("CODEX_API_KEY".into(), key.clone());
+    }
+    environment
+}
+
 impl AgentProvider for Codex {
     fn name(&self) -> &str {
         NAME
@@ -86,7 +160,7 @@ impl AgentProvider for Codex {
 
     fn program(&self) -> Option<AgentProgram<'_>> {
         Some(AgentProgram {
-            name: OsStr::new("codex"),
+            name: OsStr::new(PROGRAM),
             directories: &[".codex/packages/standalone"],
         })
     }
@@ -109,45 +183,41 @@ impl AgentProvider for Codex {
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
         let prompt = request.prompt(NAME)?;
-        let mut arguments: Vec<OsString> = vec!["codex".into(), "exec".into(), "--json".into()];
-        if request.skip_permissions {
-            arguments.push("--dangerously-bypass-approvals-and-sandbox".into());
-        }
-        if let Some(model) = &self.options.model {
-            arguments.extend(["--model".into(), model.into()]);
-        }
-        if let Some(effort) = &self.options.effort {
-            // A TOML string: JSON's escapes are valid there.
-            let effort = Value::from(effort.as_str());
-            arguments.extend([
-                "--config".into(),
-                format!("model_reasoning_effort={effort}").into(),
-            ]);
-        }
-        // `codex exec` reads no address from its environment, and a key only under its own name.
-        if let Some(url) = request.set("OPENAI_BASE_URL").and_then(|url| url.to_str()) {
-            let url = Value::from(url);
-            arguments.extend(["--config".into(), format!("openai_base_url={url}").into()]);
-        }
-        let mut environment = BTreeMap::new();
-        // It would come before the login.
-        if let (Some(key), None, false) = (
-            request.set("OPENAI_API_KEY"),
-            request.set("CODEX_API_KEY"),
-            request.logged_in,
-        ) {
-            environment.insert("CODEX_API_KEY".into(), key.clone());
-        }
-        arguments.extend(self.options.arguments.iter().cloned());
-        if let Some(id) = request.session_itself(NAME)? {
-            arguments.extend(["resume".into(), id.into()]);
-        }
+        let mut arguments: Vec<OsString> = vec![PROGRAM.into(), "exec".into(), "--json".into()];
+        arguments.extend(self.arguments(request)?);
         arguments.push("-".into());
         Ok(AgentCommand {
             arguments,
             stdin: Some(prompt.as_bytes().to_vec()),
-            environment,
+            environment: key(request),
         })
+    }
+
+    fn interactive(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
+        let mut arguments: Vec<OsString> = vec![PROGRAM.into()];
+        arguments.extend(["--config", "check_for_update_on_startup=false"].map(OsString::from));
+        let directory = request.directory.as_deref().and_then(Path::to_str);
+        if let Some(directory) = directory.filter(|_| request.skip_permissions) {
+            // Else it asks whether it may trust the directory, whatever it was told of approvals.
+            let trusted = format!(
+                "projects={{{}={{trust_level=\"trusted\"}}}}",
+                Value::from(directory)
+            );
+            arguments.extend(["--config".into(), trusted.into()]);
+        }
+        arguments.extend(self.arguments(request)?);
+        if let Some(prompt) = request.argument(NAME)? {
+            arguments.extend(["--".into(), prompt.into()]);
+        }
+        Ok(AgentCommand {
+            arguments,
+            stdin: None,
+            environment: key(request),
+        })
+    }
+
+    fn sessions(&self) -> Option<SessionFiles> {
+        Some(SessionFiles::Layout(SESSIONS))
     }
 
     fn parser(&self, _request: &AgentRequest, _signals: &[String]) -> Box<dyn StreamParser> {
@@ -210,14 +280,7 @@ impl StreamParser for Parser {
     }
 
     fn end(&mut self) -> Vec<AgentEvent> {
-        let error = self.error.take();
-        error
-            .map(|text| AgentEvent::Result {
-                text,
-                is_error: true,
-            })
-            .into_iter()
-            .collect()
+        json::failure(self.error.take())
     }
 }
 

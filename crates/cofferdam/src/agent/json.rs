@@ -41,6 +41,15 @@ pub(super) fn raw(line: &[u8]) -> Vec<AgentEvent> {
     }]
 }
 
+/// The end of a stream whose last word was this error.
+pub(super) fn failure(error: Option<String>) -> Vec<AgentEvent> {
+    let failed = error.map(|text| AgentEvent::Result {
+        text,
+        is_error: true,
+    });
+    failed.into_iter().collect()
+}
+
 /// The string at `key`, if there is one.
 pub(super) fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
     value.get(key).and_then(Value::as_str)

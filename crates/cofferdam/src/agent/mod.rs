@@ -6,11 +6,17 @@ mod claude_code;
 mod codex;
 mod command;
 mod completion;
+mod copilot;
+mod cursor;
 #[cfg(test)]
 mod fuzz;
+mod gemini;
 mod json;
 mod login;
+mod opencode;
+mod pi;
 mod provider;
+mod qwen;
 mod request;
 mod sessions;
 
@@ -21,18 +27,34 @@ pub use claude_code::ClaudeCode;
 pub use codex::Codex;
 pub use command::Command;
 pub use completion::{completion, signal_in};
+pub use copilot::Copilot;
+pub use cursor::Cursor;
+pub use gemini::Gemini;
 pub use login::LoginFormat;
+pub use opencode::OpenCode;
+pub use pi::Pi;
 pub use provider::{
     AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
     BaseUrl, Npm, StreamParser, Usage,
 };
+pub use qwen::Qwen;
 pub use request::AgentRequest;
 pub use sessions::{
     SessionCommands, SessionError, SessionFile, SessionFiles, SessionLayout, SessionTarget,
 };
 
 /// The agents that come with Cofferdam.
-pub const AGENTS: &[AgentKind] = &[claude_code::KIND, codex::KIND, command::KIND];
+pub const AGENTS: &[AgentKind] = &[
+    claude_code::KIND,
+    codex::KIND,
+    opencode::KIND,
+    pi::KIND,
+    copilot::KIND,
+    gemini::KIND,
+    qwen::KIND,
+    cursor::KIND,
+    command::KIND,
+];
 
 /// The agent that asks for this host and works as well without it.
 pub fn works_without(host: &str) -> Option<&'static str> {

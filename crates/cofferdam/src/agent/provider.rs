@@ -84,6 +84,17 @@ impl AgentOptions {
             ..Self::default()
         }
     }
+
+    /// For agents whose programs have no such choice.
+    pub(super) fn without_effort(&self, agent: &'static str) -> Result<(), AgentError> {
+        match self.effort {
+            None => Ok(()),
+            Some(_) => Err(AgentError::NoOption {
+                agent,
+                option: "effort",
+            }),
+        }
+    }
 }
 
 /// One entry of the registry. Adding an agent is a new file with one of these, and a line in
@@ -109,8 +120,8 @@ pub struct AgentKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Npm {
     pub package: &'static str,
-    /// The oldest Node.js that runs it, by its first number; `None` where it brings all that it needs. An older one
-    /// makes `npm` install an older version, without a word, wherever no version is named.
+    /// The oldest Node.js that it says it is for, by its first number. On an older one `npm` installs an older
+    /// version, without a word, wherever none is named.
     pub node: Option<u32>,
 }
 
