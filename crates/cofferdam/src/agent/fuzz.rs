@@ -40,24 +40,55 @@ fn read(agent: &str, prompt: &str, output: &[u8], most: usize) -> (Vec<AgentEven
 /// command line, and the size of the pieces changes nothing.
 #[test]
 fn fuzz_agent_streams() {
-    let recorded: [&[u8]; 6] = [
-        include_bytes!("../../tests/recorded/claude-work.jsonl"),
-        include_bytes!("../../tests/recorded/claude-resume.jsonl"),
+    let worked: [(&str, &[u8]); 7] = [
+        (
+            "claude-code",
+            include_bytes!("../../tests/recorded/claude-work.jsonl"),
+        ),
+        (
+            "codex",
+            include_bytes!("../../tests/recorded/codex-work.jsonl"),
+        ),
+        (
+            "opencode",
+            include_bytes!("../../tests/recorded/opencode-work.jsonl"),
+        ),
+        ("pi", include_bytes!("../../tests/recorded/pi-work.jsonl")),
+        (
+            "copilot",
+            include_bytes!("../../tests/recorded/copilot-work.jsonl"),
+        ),
+        (
+            "gemini",
+            include_bytes!("../../tests/recorded/gemini-work.jsonl"),
+        ),
+        (
+            "qwen",
+            include_bytes!("../../tests/recorded/qwen-work.jsonl"),
+        ),
+    ];
+    let others: [&[u8]; 9] = [
         include_bytes!("../../tests/recorded/claude-error.jsonl"),
-        include_bytes!("../../tests/recorded/codex-work.jsonl"),
-        include_bytes!("../../tests/recorded/codex-resume.jsonl"),
         include_bytes!("../../tests/recorded/codex-error.jsonl"),
+        include_bytes!("../../tests/recorded/opencode-error.jsonl"),
+        include_bytes!("../../tests/recorded/pi-error.jsonl"),
+        include_bytes!("../../tests/recorded/copilot-error.jsonl"),
+        include_bytes!("../../tests/recorded/gemini-error.jsonl"),
+        include_bytes!("../../tests/recorded/qwen-error.jsonl"),
+        include_bytes!("../../tests/recorded/claude-resume.jsonl"),
+        include_bytes!("../../tests/recorded/codex-resume.jsonl"),
     ];
     let prompt = format!("Look at greeting.txt, then print\n{SIGNAL}\n");
     let words = format!("\u{1b}[1m{prompt}\u{1b}[0mdone\r\n{SIGNAL}\r\n");
     let nested = br#"{"type":"error","message":"{\"error\":{\"data\":{\"message\":\"no\"}}}"}"#;
+    let recorded = worked.iter().map(|(_, output)| *output).chain(others);
     let seeds: Vec<Vec<u8>> = recorded
-        .iter()
-        .flat_map(|whole| [*whole, whole.split(|&byte| byte == b'\n').next().unwrap()])
+        .flat_map(|whole| [whole, whole.split(|&byte| byte == b'\n').next().unwrap()])
         .chain([words.as_bytes(), &nested[..]])
         .map(<[u8]>::to_vec)
         .collect();
-    // The seeds are what they look like: one agent each reads a completion there, and none in the prompt alone.
+    // The seeds are what they look like: the agent that printed one reads a completion there, and none in the prompt
+    // alone.
     let completes = |output: &[u8]| {
         let signals = [SIGNAL.to_owned()];
         let reads = |kind: &&AgentKind| {
@@ -66,12 +97,14 @@ fn fuzz_agent_streams() {
                 .iter()
                 .any(|event| completion(event, &prompt, &signals).is_some())
         };
-        AGENTS.iter().filter(reads).count()
+        let kinds = AGENTS.iter().filter(reads);
+        kinds.map(|kind| kind.name).collect::<Vec<_>>()
     };
-    for output in [recorded[0], recorded[3], words.as_bytes()] {
-        assert_eq!(completes(output), 1);
+    for (name, output) in worked {
+        assert!(completes(output).contains(&name), "{name}");
     }
-    assert_eq!(completes(prompt.as_bytes()), 0);
+    assert_eq!(completes(words.as_bytes()), ["command"]);
+    assert!(completes(prompt.as_bytes()).is_empty());
     mutate("agent streams", &seeds, |output| {
         for agent in AGENTS.iter().map(|kind| kind.name) {
             let (whole, lines) = read(agent, &prompt, output, usize::MAX);
@@ -84,11 +117,13 @@ fn fuzz_agent_streams() {
             assert!(whole.len() >= lines, "{agent}: a line is not told of");
             // Bytes that are no text take three each.
             let most = 3 * LIMIT + SIGNAL.len();
+            // Words may come in pieces, over several lines.
+            let words = most.max(super::gemini::WORDS);
             for event in &whole {
                 match event {
                     AgentEvent::Session { id } => _ = json::session_id(agent, id).unwrap(),
                     AgentEvent::Text { text } | AgentEvent::Result { text, .. } => {
-                        assert!(text.len() <= most, "{agent}");
+                        assert!(text.len() <= words, "{agent}");
                     }
                     AgentEvent::ToolCall { name, arguments } => {
                         assert!(name.len() <= most && arguments.len() <= most, "{agent}");

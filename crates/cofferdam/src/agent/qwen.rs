@@ -76,10 +76,6 @@ impl Qwen {
         if request.skip_permissions {
             arguments.push("--yolo".into());
         }
-        if request.set(KEYS[0]).is_some() {
-            // A key alone does not tell it how to get in.
-            arguments.extend(["--auth-type", "openai"].map(OsString::from));
-        }
         if let Some(model) = &self.options.model {
             arguments.extend(["--model".into(), model.into()]);
         }
@@ -224,9 +220,7 @@ fn tokens(value: &Value) -> Option<Usage> {
 }
 
 fn result(value: &Value, events: &mut Vec<AgentEvent>) {
-    if let Some(usage) = value.get("usage").and_then(tokens) {
-        events.push(AgentEvent::Usage { usage });
-    }
+    // Its tokens are left out: a resumed session tells the total of its whole life, not of this iteration.
     let subtype = text(value, "subtype").unwrap_or_default();
     let told = value.get("error").and_then(json::error_message);
     let message = text(value, "result").map(str::to_owned).or(told);

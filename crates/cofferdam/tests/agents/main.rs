@@ -6,5 +6,7 @@
 mod commands;
 mod lines;
 mod recorded;
+mod sessions;
 mod signals;
+mod started;
 mod world;

@@ -91,9 +91,115 @@ fn codex_at_work() {
     }
 }
 
+/// What was said of all lines but those that say nothing; each line is told of.
+fn told(agent: &str, name: &str) -> Vec<AgentEvent> {
+    let output = recorded(name);
+    let got = events(agent, RECORDED_PROMPT, &output);
+    assert!(got.len() >= output.lines().count(), "{name}");
+    let says = |event: &AgentEvent| !matches!(event, AgentEvent::Raw { .. });
+    let got: Vec<AgentEvent> = got.into_iter().filter(says).collect();
+    check_completed_by_the_last(&got);
+    got
+}
+
+#[test]
+fn opencode_at_work() {
+    for name in ["opencode-work", "opencode-resume"] {
+        let want = vec![
+            AgentEvent::Session {
+                id: "ses_0123456789abcdefghijABCDEF".to_owned(),
+            },
+            text(FIRST),
+            call("bash", CALLED),
+            usage(100, 0, 300, 40),
+            text(FINAL),
+            usage(200, 0, 600, 80),
+            result(FINAL, false),
+        ];
+        assert_eq!(told("opencode", name), want, "{name}");
+    }
+}
+
+#[test]
+fn pi_at_work() {
+    for name in ["pi-work", "pi-resume"] {
+        let want = vec![
+            session(),
+            text(FIRST),
+            usage(100, 0, 300, 40),
+            call("bash", CALLED),
+            text(FINAL),
+            usage(200, 0, 600, 80),
+            result(FINAL, false),
+        ];
+        assert_eq!(told("pi", name), want, "{name}");
+    }
+}
+
+/// It says its session only at its end, and of tokens nothing.
+#[test]
+fn copilot_at_work() {
+    for name in ["copilot-work", "copilot-resume"] {
+        let want = vec![
+            text(FIRST),
+            call("bash", CALLED),
+            text(FINAL),
+            session(),
+            result(FINAL, false),
+        ];
+        assert_eq!(told("copilot", name), want, "{name}");
+    }
+}
+
+#[test]
+fn gemini_at_work() {
+    for name in ["gemini-work", "gemini-resume"] {
+        let want = vec![
+            session(),
+            text(FIRST),
+            call("run_shell_command", CALLED),
+            text(FINAL),
+            usage(200, 0, 600, 80),
+            result(FINAL, false),
+        ];
+        assert_eq!(told("gemini", name), want, "{name}");
+    }
+}
+
+#[test]
+fn qwen_at_work() {
+    for name in ["qwen-work", "qwen-resume"] {
+        let want = vec![
+            session(),
+            text(FIRST),
+            call("run_shell_command", CALLED),
+            usage(100, 0, 300, 40),
+            text(FINAL),
+            usage(200, 0, 600, 80),
+            result(FINAL, false),
+        ];
+        assert_eq!(told("qwen", name), want, "{name}");
+    }
+}
+
 #[test]
 fn errors_of_the_model_are_error_results() {
-    for (agent, name) in [("claude-code", "claude-error"), ("codex", "codex-error")] {
+    let said = "the scripted model refuses";
+    let key = "the scripted model wants another key";
+    for (agent, name, why) in [
+        ("claude-code", "claude-error", said),
+        ("codex", "codex-error", said),
+        ("opencode", "opencode-error", said),
+        ("opencode", "opencode-key", key),
+        ("pi", "pi-error", said),
+        ("pi", "pi-key", key),
+        ("copilot", "copilot-error", said),
+        ("copilot", "copilot-key", "Authentication failed"),
+        ("gemini", "gemini-error", said),
+        ("gemini", "gemini-key", key),
+        ("qwen", "qwen-error", said),
+        ("qwen", "qwen-key", key),
+    ] {
         let got = events(agent, RECORDED_PROMPT, &recorded(name));
         let results: Vec<_> = got
             .iter()
@@ -108,6 +214,6 @@ fn errors_of_the_model_are_error_results() {
         else {
             panic!("{name}: {got:?}");
         };
-        assert!(text.ends_with("the scripted model refuses"), "{text}");
+        assert!(text.contains(why), "{name}: {text}");
     }
 }
