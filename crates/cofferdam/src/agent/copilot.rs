@@ -134,6 +134,10 @@ impl AgentProvider for Copilot {
         NAME
     }
 
+    fn options(&self) -> AgentOptions {
+        self.options.clone()
+    }
+
     fn environment(&self) -> &[&str] {
         &[
             "COPILOT_GITHUB_TOKEN",

@@ -73,6 +73,10 @@ impl AgentProvider for Cursor {
         NAME
     }
 
+    fn options(&self) -> AgentOptions {
+        self.options.clone()
+    }
+
     fn environment(&self) -> &[&str] {
         KEYS
     }

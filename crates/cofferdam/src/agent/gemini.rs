@@ -165,6 +165,10 @@ impl AgentProvider for Gemini {
         NAME
     }
 
+    fn options(&self) -> AgentOptions {
+        self.options.clone()
+    }
+
     fn environment(&self) -> &[&str] {
         &[
             "GEMINI_API_KEY",

@@ -99,6 +99,10 @@ impl AgentProvider for OpenCode {
         NAME
     }
 
+    fn options(&self) -> AgentOptions {
+        self.options.clone()
+    }
+
     fn environment(&self) -> &[&str] {
         self.keys()
     }

@@ -140,6 +140,10 @@ impl AgentProvider for Pi {
         NAME
     }
 
+    fn options(&self) -> AgentOptions {
+        self.options.clone()
+    }
+
     fn environment(&self) -> &[&str] {
         self.keys()
     }

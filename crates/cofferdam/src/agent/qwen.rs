@@ -95,6 +95,10 @@ impl AgentProvider for Qwen {
         NAME
     }
 
+    fn options(&self) -> AgentOptions {
+        self.options.clone()
+    }
+
     fn environment(&self) -> &[&str] {
         &["OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"]
     }

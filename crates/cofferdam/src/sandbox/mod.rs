@@ -6,6 +6,7 @@
 mod abilities;
 mod ability;
 pub mod browse;
+pub mod change;
 pub mod conformance;
 pub mod engine;
 mod error;

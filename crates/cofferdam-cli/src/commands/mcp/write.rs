@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::Path;
 
 use cofferdam::sandbox::browse::Kind;
+use cofferdam::sandbox::change::FileChange;
 use cofferdam::session::Session;
-use cofferdam::session::living::FileChange;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

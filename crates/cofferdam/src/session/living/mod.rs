@@ -39,7 +39,7 @@ pub use create::why_setup_failed;
 pub use detached::{Program, left_running, running};
 pub use error::SessionError;
 pub use exec::{ProgramId, SessionExec};
-pub use files::{AloneWithFiles, FileChange};
+pub use files::AloneWithFiles;
 pub use follow::Followed;
 pub(super) use life::ask_with_memory;
 pub use life::{condition, make_from, start, uncollected};

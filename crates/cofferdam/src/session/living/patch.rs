@@ -15,10 +15,11 @@ use cofferdam_guest::protocol::files::is_plain;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::{FileChange, Session, SessionError};
+use super::{Session, SessionError};
 use crate::fsx::{self, Context, FileError, beneath};
 use crate::names::SandboxId;
 use crate::sandbox::browse::{Content, Kind, Peek, Sight};
+use crate::sandbox::change::FileChange;
 use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
 use crate::sandbox::{Access, Limits, Mount, MountSource};
 
