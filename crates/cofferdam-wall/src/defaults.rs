@@ -89,9 +89,11 @@ mod tests {
             "auth.openai.com",
             "chatgpt.com",
         ];
+        // An agent of seed 2 whose model is nowhere among them.
+        let seed_2 = ["generativelanguage.googleapis.com"];
         let rules = rules().unwrap();
         let names: Vec<String> = rules.iter().map(|rule| rule.target().to_string()).collect();
-        assert_eq!(names, [&seed_1[..], &seed_3].concat());
+        assert_eq!(names, [&seed_1[..], &seed_3, &seed_2].concat());
         for rule in &rules {
             assert!(matches!(rule.target(), Target::Name(_)), "{rule}");
             assert_eq!(rule.ports().listed(), Some(&[80, 443][..]), "{rule}");

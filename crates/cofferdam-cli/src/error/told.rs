@@ -66,7 +66,12 @@ pub(super) fn request_hint(error: &AgentError) -> Option<String> {
         AgentError::NoProgram { .. } => {
             Some("for example `cofferdam run -- ./my-agent.sh`".to_owned())
         }
+        AgentError::LongPrompt { .. } => {
+            Some("put it into a file, and name that in a short prompt".to_owned())
+        }
         AgentError::NoResume { .. }
+        | AgentError::NoFork { .. }
+        | AgentError::NoInteractive { .. }
         | AgentError::BadSession { .. }
         | AgentError::Unknown { .. }
         | AgentError::NoOption { .. } => None,

@@ -140,6 +140,10 @@ fn agents_are_listed_with_place_version_and_key() {
             .contains("hint: npm install --global --prefix ~/.local @openai/codex"),
         "{done}"
     );
+    let untried =
+        "there is no `cursor-agent` in your PATH; how it is started and read here was not tried";
+    assert!(done.stdout.contains(untried), "{done}");
+    assert_eq!(done.stdout.matches("not tried").count(), 1, "{done}");
     // One that does not start, and one without a key.
     program(
         &environment,

@@ -12,7 +12,7 @@ pub(super) const SHELLS: &[&str] = &["bash", "run_shell_command"];
 pub(super) fn completion(request: &Request, turn: &Turn, number: usize) -> Value {
     let mut message = json!({"role": "assistant", "content": turn.say});
     if let Some(tool) = &turn.tool {
-        message["tool_calls"] = json!([call(&request.tools(), tool, number)]);
+        message["tool_calls"] = json!([call(request, tool, number)]);
     }
     let mut completion = head(request, number, "chat.completion");
     completion["choices"] = json!([{"index": 0, "message": message, "finish_reason": stop(turn)}]);
@@ -32,7 +32,7 @@ pub(super) fn events(request: &Request, turn: &Turn, number: usize) -> Vec<Value
         events.push(chunk(json!({"content": piece}), None));
     }
     if let Some(tool) = &turn.tool {
-        let mut call = call(&request.tools(), tool, number);
+        let mut call = call(request, tool, number);
         call["index"] = 0.into();
         let arguments = call["function"]["arguments"].take();
         call["function"]["arguments"] = "".into();
@@ -78,10 +78,12 @@ fn stop(turn: &Turn) -> &'static str {
 }
 
 /// A call of the shell that this program offers, or of the tool that the script names.
-fn call(offered: &[&str], tool: &Tool, number: usize) -> Value {
-    let (name, arguments) = shell(offered, tool);
+fn call(request: &Request, tool: &Tool, number: usize) -> Value {
+    let (name, arguments) = shell(&request.tools(), tool);
+    // One that no earlier answer in this conversation had, of another server either.
+    let before = request.body["messages"].as_array().map_or(0, Vec::len);
     json!({
-        "id": format!("call_{number}"),
+        "id": format!("call_{number}_{before}"),
         "type": "function",
         "function": {"name": name, "arguments": arguments.to_string()},
     })

@@ -41,7 +41,8 @@ pub(super) fn events(request: &Request, turn: &Turn, number: usize) -> Vec<Value
 
 fn call(request: &Request, turn: &Turn, number: usize) -> Option<Value> {
     let (name, arguments) = shell(&request.tools(), turn.tool.as_ref()?);
-    let id = format!("call_{number}");
+    let before = request.body["contents"].as_array().map_or(0, Vec::len);
+    let id = format!("call_{number}_{before}");
     Some(json!({"functionCall": {"id": id, "name": name, "args": arguments}}))
 }
 

@@ -14,7 +14,7 @@ use super::provider::{
 };
 use super::request::AgentRequest;
 use super::sessions::{
-    self, SessionError, SessionFile, SessionFiles, SessionLayout, SessionTarget, wrong,
+    self, SessionError, SessionFile, SessionFiles, SessionLayout, SessionTarget, headed, wrong,
 };
 
 const NAME: &str = "pi";
@@ -71,16 +71,9 @@ fn moved(
             return Err(wrong(&file, "no record lies there"));
         };
         let path = format!("sessions/{}/{name}", named(to.directory));
-        let end = file.bytes.iter().position(|&byte| byte == b'\n');
-        let (first, rest) = file.bytes.split_at(end.unwrap_or(file.bytes.len()));
-        let header = json::object(first, false);
-        let Some(mut header) = header.filter(|header| text(header, "type") == Some("session"))
-        else {
-            return Err(wrong(&file, "its first line is not that of a session"));
-        };
-        header["cwd"] = to.directory.into();
-        let bytes = [header.to_string().as_bytes(), rest].concat();
-        Ok(SessionFile { path, bytes })
+        headed(&file, path, to.directory, |head| {
+            text(head, "type") == Some("session")
+        })
     });
     files.collect()
 }

@@ -36,7 +36,7 @@ pub enum AgentError {
     #[error("{agent} needs a prompt")]
     NoPrompt { agent: String },
     #[error(
-        "a prompt of {bytes} bytes does not fit on the command line of {agent}, which takes {most}: put it into a file and name that"
+        "a prompt of {bytes} bytes does not fit on the command line of {agent}, which takes {most}"
     )]
     LongPrompt {
         agent: String,

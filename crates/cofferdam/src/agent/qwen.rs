@@ -14,7 +14,10 @@ use super::provider::{
     Npm, StreamParser, Usage,
 };
 use super::request::AgentRequest;
-use super::sessions::{self, SessionFiles, SessionLayout, dashed, renamed};
+use super::sessions::{
+    self, SessionError, SessionFile, SessionFiles, SessionLayout, SessionTarget, dashed, headed,
+    wrong,
+};
 
 const NAME: &str = "qwen";
 const PROGRAM: &str = "qwen";
@@ -30,15 +33,26 @@ const SESSIONS: SessionLayout = SessionLayout {
         Some(["projects", _, "chats", file]) => file.strip_suffix(".jsonl") == Some(id),
         _ => false,
     },
-    moved: |files, to| {
-        renamed(files, |parts| match parts {
-            ["projects", _, "chats", file] => {
-                Some(format!("projects/{}/chats/{file}", dashed(to.directory)))
-            }
-            _ => None,
-        })
-    },
+    moved,
 };
+
+/// It takes no session whose first line is of another directory.
+fn moved(
+    files: Vec<SessionFile>,
+    to: &SessionTarget<'_>,
+) -> Result<Vec<SessionFile>, SessionError> {
+    let files = files.into_iter().map(|file| {
+        let parts = sessions::parts(&file.path);
+        let Some(["projects", _, "chats", name]) = parts.as_deref() else {
+            return Err(wrong(&file, "no record lies there"));
+        };
+        let path = format!("projects/{}/chats/{name}", dashed(to.directory));
+        headed(&file, path, to.directory, |head| {
+            text(head, "cwd").is_some()
+        })
+    });
+    files.collect()
+}
 
 pub(super) const KIND: AgentKind = AgentKind {
     name: NAME,

@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
+use super::json;
+
 /// How a conversation leaves one home and enters another.
 #[derive(Debug, Clone, Copy)]
 pub enum SessionFiles {
@@ -115,6 +119,25 @@ pub(super) fn renamed(
         }
     });
     files.collect()
+}
+
+/// A file of one JSON object a line, with another path and another directory in its first line, where the program
+/// reads in which it works.
+pub(super) fn headed(
+    file: &SessionFile,
+    path: String,
+    directory: &str,
+    is_head: impl Fn(&Value) -> bool,
+) -> Result<SessionFile, SessionError> {
+    let end = file.bytes.iter().position(|&byte| byte == b'\n');
+    let (first, rest) = file.bytes.split_at(end.unwrap_or(file.bytes.len()));
+    let head = json::object(first, false).filter(is_head);
+    let Some(mut head) = head else {
+        return Err(wrong(file, "its first line is not that of a session"));
+    };
+    head["cwd"] = directory.into();
+    let bytes = [head.to_string().as_bytes(), rest].concat();
+    Ok(SessionFile { path, bytes })
 }
 
 pub(super) fn wrong(file: &SessionFile, why: &'static str) -> SessionError {

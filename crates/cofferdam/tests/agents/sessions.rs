@@ -180,10 +180,6 @@ fn a_path_is_all_that_changes() {
     let path = format!("sessions/2026/11/26/rollout-2026-11-26T07-01-50-{ID}.jsonl");
     let got = moved("codex", &[(&path, record)], "/new/b", None);
     assert_eq!(got, [(path, record.to_owned())]);
-    let path = format!("projects/-old/chats/{ID}.jsonl");
-    let got = moved("qwen", &[(&path, record)], "/new/b", None);
-    let want = format!("projects/-new-b/chats/{ID}.jsonl");
-    assert_eq!(got, [(want, record.to_owned())]);
 }
 
 #[test]
@@ -211,6 +207,15 @@ fn pi_works_where_its_first_line_says() {
                 .ends_with("its first line is not that of a session")
         );
     }
+}
+
+#[test]
+fn qwen_takes_what_is_of_its_directory() {
+    let path = format!("projects/-old/chats/{ID}.jsonl");
+    let text = "{\"cwd\":\"/old\",\"type\":\"user\"}\n{\"cwd\":\"/old\"}\n";
+    let got = moved("qwen", &[(&path, text)], "/new/b", None);
+    let want = text.replacen("/old", "/new/b", 1);
+    assert_eq!(got, [(format!("projects/-new-b/chats/{ID}.jsonl"), want)]);
 }
 
 #[test]

@@ -163,6 +163,42 @@ fn errors_in_the_stream_are_the_words_of_the_failure() {
     }
 }
 
+/// With the code 0 some of them end after an error of the model, and it is an error all the same.
+// covers: S2-5 S2-32
+#[test]
+fn others_are_read_by_what_they_print() {
+    for (name, skip) in [
+        ("opencode", Some("--auto")),
+        ("pi", None),
+        ("copilot", Some("--allow-all")),
+        ("gemini", Some("--yolo")),
+        ("qwen", Some("--yolo")),
+    ] {
+        let (env, result) = play(name, name, &recorded(&format!("{name}-work")), "");
+        let report = result.unwrap();
+        assert_eq!(report.iterations.len(), 1, "{name}");
+        assert!(report.completion.is_some(), "{name}");
+        assert!(report.iterations[0].session.is_some(), "{name}");
+        let result = report.iterations[0].result.as_deref().unwrap();
+        assert!(result.starts_with("The file greets the world."), "{result}");
+        assert_eq!(env.read("prompt"), PROMPT, "{name}");
+        let arguments = env.read("arguments");
+        assert!(!arguments.contains("greeting"), "{name}: {arguments}");
+        let skips = skip.is_none_or(|skip| arguments.lines().any(|one| one == skip));
+        assert!(skips, "{name}: {arguments}");
+        for last in ["exit 0", "exit 1"] {
+            let (env, result) = play(name, name, &recorded(&format!("{name}-error")), last);
+            let error = result.unwrap_err();
+            let text = error.to_string();
+            assert!(
+                text.contains("the scripted model refuses"),
+                "{name}: {text}"
+            );
+            assert_eq!(env.subjects("main"), ["first", "work"], "{name}");
+        }
+    }
+}
+
 #[test]
 fn an_agent_that_stays_after_its_final_message_is_ended_in_peace() {
     for (name, program, stream) in AGENTS {

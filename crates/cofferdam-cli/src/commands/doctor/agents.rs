@@ -129,10 +129,20 @@ pub(super) async fn find(
     let mut found = Vec::new();
     for kind in AGENTS.iter().filter(|kind| !kind.install.is_empty()) {
         if let Ok(agent) = agent::by_name(kind.name, AgentOptions::default()) {
-            found.extend(look(kind, agent.as_ref(), own, environment, interrupt).await);
+            let finding = look(kind, agent.as_ref(), own, environment, interrupt).await;
+            found.extend(finding.map(|finding| untried(kind, finding)));
         }
     }
     found
+}
+
+fn untried(kind: &AgentKind, mut finding: Finding) -> Finding {
+    if !kind.tried {
+        finding
+            .detail
+            .push_str("; how it is started and read here was not tried with the program itself");
+    }
+    finding
 }
 
 async fn look(
