@@ -16,7 +16,8 @@ use cofferdam::runs::RunsError;
 use cofferdam::sandbox::SandboxError;
 use cofferdam::session::manage::ManageError;
 use cofferdam::session::{
-    CollectError, Landing, LoginError, RunError, RunErrorKind, SessionError, ShelfError,
+    AgentFailure, CollectError, Landing, LoginError, RunError, RunErrorKind, SessionError,
+    ShelfError,
 };
 use cofferdam::text::{printable, printable_path as shown};
 use cofferdam::volumes::VolumeError;
@@ -45,6 +46,8 @@ pub(crate) use wall::hint as wall_hint;
 
 /// 2: the command line cannot be understood (the code that clap uses too).
 const USAGE: u8 = 2;
+/// 75: the model says "not now", and later it may go (`EX_TEMPFAIL` of sysexits.h).
+const LATER: u8 = 75;
 
 /// Everything that ends a command early.
 #[derive(Debug, thiserror::Error)]
@@ -125,6 +128,14 @@ pub(crate) fn report(error: &CliError, colour: bool) -> ExitCode {
         | CliError::Agent(_)
         | CliError::Prompt(_) => ExitCode::from(USAGE),
         CliError::NotStarted { code, .. } => ExitCode::from(*code),
+        CliError::Run(RunError {
+            kind:
+                RunErrorKind::Agent {
+                    failure: AgentFailure::Quota { .. },
+                    ..
+                },
+            ..
+        }) => ExitCode::from(LATER),
         _ => ExitCode::FAILURE,
     }
 }

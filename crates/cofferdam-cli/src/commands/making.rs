@@ -321,6 +321,11 @@ impl Sandbox {
         }
     }
 
+    /// Whether another sandbox than one that is there is meant.
+    pub(super) fn is_chosen(&self) -> bool {
+        self.mode.is_some() || self.place.is_some() || self.image.is_some()
+    }
+
     /// Puts the configuration's choices where the command line makes none.
     pub(super) fn or(mut self, defaults: &Defaults) -> Self {
         self.place = self.place.or(defaults.place.map(Into::into));

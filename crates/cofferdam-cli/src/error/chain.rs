@@ -16,7 +16,8 @@ use cofferdam::image::ImageError;
 use cofferdam::runs::RunsError;
 use cofferdam::session::manage::ManageError;
 use cofferdam::session::{
-    AgentFailure, CollectError, ExtraMountError, PlanError, PortsError, RunErrorKind, ShelfError,
+    AgentFailure, CollectError, ConversationError, ExtraMountError, PlanError, PortsError,
+    RunErrorKind, ShelfError,
 };
 use cofferdam::volumes::VolumeError;
 use cofferdam::wall::change::ChangeError;
@@ -34,6 +35,7 @@ pub(super) fn held<'a>(error: &'a (dyn Error + 'static)) -> Cause<'a> {
         .or_else(|| of(error, in_volume))
         .or_else(|| of(error, in_shelf))
         .or_else(|| of(error, in_runs))
+        .or_else(|| of(error, in_conversation))
         .or_else(|| of(error, in_manage))
         .or_else(|| of(error, in_plan))
         .or_else(|| of(error, in_agent))
@@ -119,6 +121,19 @@ fn in_volume(error: &VolumeError) -> Cause<'_> {
     }
 }
 
+fn in_conversation(error: &ConversationError) -> Cause<'_> {
+    match error {
+        ConversationError::Agent(error) => Some(error),
+        ConversationError::File(error) => Some(error),
+        ConversationError::NotKept { .. }
+        | ConversationError::NoFiles { .. }
+        | ConversationError::Foreign { .. }
+        | ConversationError::NotGiven(_)
+        | ConversationError::NotTaken(_)
+        | ConversationError::Cancelled => None,
+    }
+}
+
 fn in_runs(error: &RunsError) -> Cause<'_> {
     match error {
         RunsError::File(error) => Some(error),
@@ -150,6 +165,7 @@ fn in_run(error: &RunErrorKind) -> Cause<'_> {
         RunErrorKind::Tree(error) => Some(error),
         RunErrorKind::Vault(error) => Some(error),
         RunErrorKind::Runs(error) => Some(error),
+        RunErrorKind::Conversation(error) => Some(error),
         RunErrorKind::Before(error) => Some(error),
         RunErrorKind::Sandbox(error) => Some(error),
         RunErrorKind::Agent { failure, .. } => Some(failure),
@@ -162,6 +178,7 @@ fn in_run(error: &RunErrorKind) -> Cause<'_> {
         | RunErrorKind::StepTimedOut { .. }
         | RunErrorKind::Hook(_)
         | RunErrorKind::Expression(_)
+        | RunErrorKind::Output(_)
         | RunErrorKind::Cancelled => None,
     }
 }
@@ -241,6 +258,8 @@ fn in_agent(error: &AgentFailure) -> Cause<'_> {
         AgentFailure::Exit { .. }
         | AgentFailure::Reported(_)
         | AgentFailure::Idle(_)
+        | AgentFailure::Budget(_)
+        | AgentFailure::Quota { .. }
         | AgentFailure::Cancelled => None,
     }
 }

@@ -6,11 +6,15 @@ use cofferdam::agent::AgentError;
 use cofferdam::fsx::FileError;
 use cofferdam::git::copies::CopyError;
 use cofferdam::prompt::PromptError;
-use cofferdam::session::{AgentFailure, HookError, HookPoint, LoginError, RunError, RunErrorKind};
+use cofferdam::session::{
+    AgentFailure, HookError, HookPoint, LoginError, OutputError, RunError, RunErrorKind, Spent,
+};
+use cofferdam::text::printable_line;
 
 use super::living;
 use super::plan;
 use crate::ui::shell::shell_word;
+use crate::ui::table::fit;
 
 /// What is said once for the whole error, as it needs more than its own cause.
 pub(super) fn hint(error: &RunError) -> Option<String> {
@@ -19,6 +23,7 @@ pub(super) fn hint(error: &RunError) -> Option<String> {
         RunErrorKind::Hook(hook) => Some(hook_hint(hook, log)),
         RunErrorKind::Expression(_) => Some(EXPRESSION_HINT.to_owned()),
         RunErrorKind::Login(error) => login_hint(error),
+        RunErrorKind::Output(error) => Some(output_hint(error)),
         RunErrorKind::Unwatched(_) => Some(living::UNWATCHED.to_owned()),
         RunErrorKind::Repository(_)
         | RunErrorKind::Plan(_)
@@ -40,6 +45,7 @@ pub(super) fn hint(error: &RunError) -> Option<String> {
         | RunErrorKind::Sandbox(_)
         | RunErrorKind::Agent { .. }
         | RunErrorKind::Collect(_)
+        | RunErrorKind::Conversation(_)
         | RunErrorKind::Cancelled => None,
     }
 }
@@ -47,10 +53,35 @@ pub(super) fn hint(error: &RunError) -> Option<String> {
 const EXPRESSION_HINT: &str = "it runs in the sandbox, at the top of the repository: correct it in the template, or let \
                                it fail with ` || true` at its end";
 
+/// What the agent said instead is in the run log.
+fn output_hint(error: &OutputError) -> String {
+    match &error.raw {
+        Some(raw) => format!("it said: {}", fit(&printable_line(raw), RAW)),
+        None => format!(
+            "say in the prompt that it ends with <{0}>…</{0}>, and what is to be between",
+            error.tag
+        ),
+    }
+}
+
+/// Characters that are shown of what an agent said.
+const RAW: usize = 300;
+
 /// The agent's work has no success.
 pub(super) fn agent_hint(error: &AgentFailure) -> Option<String> {
     match error {
         AgentFailure::Idle(_) => Some("allow more with `--idle-timeout`".to_owned()),
+        AgentFailure::Budget(spent) => Some(match spent {
+            Spent::Time(_) => "allow more with `--max-time`".to_owned(),
+            Spent::Tokens(_) => "allow more with `--max-tokens`".to_owned(),
+            _ => "allow more with `--max-cost`".to_owned(),
+        }),
+        AgentFailure::Quota { until, .. } => Some(match until {
+            Some(until) => format!(
+                "it ends at {until}: go on then with `cofferdam continue`, or let a run wait for it with `--wait-for-quota`"
+            ),
+            None => "go on later with `cofferdam continue`, or let a run wait for it with `--wait-for-quota`".to_owned(),
+        }),
         AgentFailure::Request(_)
         | AgentFailure::Sandbox(_)
         | AgentFailure::Exit { .. }

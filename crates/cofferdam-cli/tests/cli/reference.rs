@@ -30,7 +30,7 @@ fn render(root: &Command) -> String {
          reference`. Do not edit. -->\n\n",
     );
     let _ = writeln!(out, "{}\n", root.get_about().unwrap());
-    out.push_str("Exit codes: 0 done, 1 failed, 2 the command line is wrong, ");
+    out.push_str("Exit codes: 0 done, 1 failed, 2 the command line is wrong, 75 a limit of the model's was reached, ");
     out.push_str("128 + the signal's number after a signal (130 after Ctrl-C).\n\n");
     out.push_str(
         "Environment: `COFFERDAM_HOME` (Cofferdam's own files, `~/.cofferdam` unless set), ",

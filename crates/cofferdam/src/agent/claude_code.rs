@@ -209,6 +209,10 @@ impl AgentProvider for ClaudeCode {
         })
     }
 
+    fn tells_cost_of_conversation(&self) -> bool {
+        true
+    }
+
     fn sessions(&self) -> Option<SessionFiles> {
         Some(SessionFiles::Layout(SESSIONS))
     }
@@ -312,11 +316,13 @@ fn tokens(value: &Value) -> Option<Usage> {
         cache_creation_tokens: count(value, "cache_creation_input_tokens"),
         cache_read_tokens: count(value, "cache_read_input_tokens"),
         output_tokens: count(value, "output_tokens"),
+        ..Usage::default()
     })
 }
 
 fn result(value: &Value, events: &mut Vec<AgentEvent>) {
-    if let Some(usage) = value.get("usage").and_then(tokens) {
+    if let Some(mut usage) = value.get("usage").and_then(tokens) {
+        usage.cost_micro_usd = json::micro_usd(value.get("total_cost_usd"));
         events.push(AgentEvent::Usage { usage });
     }
     let subtype = text(value, "subtype").unwrap_or_default();

@@ -339,6 +339,7 @@ impl Parser {
                     cache_creation_tokens: written,
                     cache_read_tokens: cached,
                     output_tokens: count(usage, "output_tokens"),
+                    ..Usage::default()
                 },
             });
         }

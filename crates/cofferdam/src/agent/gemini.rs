@@ -310,6 +310,7 @@ impl Parser {
                     cache_creation_tokens: 0,
                     cache_read_tokens: cached,
                     output_tokens: count(stats, "output_tokens"),
+                    ..Usage::default()
                 },
             });
         }

@@ -55,6 +55,17 @@ pub(super) fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
     value.get(key).and_then(Value::as_str)
 }
 
+/// Dollars as millionths; nothing where it is none or nothing: a program that knows no price says 0.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float is cut to what fits"
+)]
+pub(super) fn micro_usd(dollars: Option<&Value>) -> Option<u64> {
+    let micro = (dollars?.as_f64()? * 1e6).round();
+    (micro >= 1.0).then_some(micro as u64)
+}
+
 /// A count; what is missing, negative or no number is 0.
 pub(super) fn count(value: &Value, key: &str) -> u64 {
     value.get(key).and_then(Value::as_u64).unwrap_or(0)

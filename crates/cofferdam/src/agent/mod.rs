@@ -16,6 +16,7 @@ mod login;
 mod opencode;
 mod pi;
 mod provider;
+mod quota;
 mod qwen;
 mod request;
 mod sessions;
@@ -37,6 +38,7 @@ pub use provider::{
     AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
     BaseUrl, Npm, StreamParser, Usage,
 };
+pub use quota::Quota;
 pub use qwen::Qwen;
 pub use request::AgentRequest;
 pub use sessions::{

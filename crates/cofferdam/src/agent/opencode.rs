@@ -231,6 +231,7 @@ impl Parser {
                 cache_creation_tokens: count(cache, "write"),
                 cache_read_tokens: count(cache, "read"),
                 output_tokens: count(tokens, "output").saturating_add(count(tokens, "reasoning")),
+                cost_micro_usd: json::micro_usd(part.get("cost")),
             };
             events.push(AgentEvent::Usage { usage: self.usage });
         }

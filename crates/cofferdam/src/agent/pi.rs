@@ -248,6 +248,7 @@ impl Parser {
                 cache_creation_tokens: count(usage, "cacheWrite"),
                 cache_read_tokens: count(usage, "cacheRead"),
                 output_tokens: count(usage, "output"),
+                cost_micro_usd: json::micro_usd(usage.pointer("/cost/total")),
             };
             events.push(AgentEvent::Usage { usage: self.usage });
         }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::Access;
 use super::login::LoginFormat;
+use super::quota::{self, Quota};
 use super::request::AgentRequest;
 use super::sessions::SessionFiles;
 
@@ -133,6 +134,23 @@ pub struct Usage {
     pub cache_creation_tokens: u64,
     pub cache_read_tokens: u64,
     pub output_tokens: u64,
+    /// What it cost, in millionths of a US dollar, where the agent says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micro_usd: Option<u64>,
+}
+
+impl Usage {
+    /// All tokens, whatever they were for.
+    pub fn tokens(&self) -> u64 {
+        [
+            self.input_tokens,
+            self.cache_creation_tokens,
+            self.cache_read_tokens,
+            self.output_tokens,
+        ]
+        .into_iter()
+        .fold(0, u64::saturating_add)
+    }
 }
 
 impl std::ops::AddAssign for Usage {
@@ -145,6 +163,10 @@ impl std::ops::AddAssign for Usage {
             .cache_read_tokens
             .saturating_add(other.cache_read_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cost_micro_usd = match (self.cost_micro_usd, other.cost_micro_usd) {
+            (Some(one), Some(more)) => Some(one.saturating_add(more)),
+            (one, more) => one.or(more),
+        };
     }
 }
 
@@ -241,6 +263,16 @@ pub trait AgentProvider: Send + Sync + fmt::Debug {
     /// Whether it will be let in where its model is, with these variables and with a login or without.
     fn access(&self, _environment: &BTreeMap<OsString, OsString>, _logged_in: bool) -> Access {
         Access::Unknown
+    }
+
+    /// Whether the cost that its program tells is that of the whole conversation, also of what was before it was resumed.
+    fn tells_cost_of_conversation(&self) -> bool {
+        false
+    }
+
+    /// Whether an error that its program reports says that a limit of the model's was reached.
+    fn quota(&self, error: &str) -> Option<Quota> {
+        quota::quota(error)
     }
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError>;

@@ -234,6 +234,7 @@ fn tokens(value: &Value) -> Option<Usage> {
         cache_creation_tokens: 0,
         cache_read_tokens: cached,
         output_tokens: count(value, "output_tokens"),
+        ..Usage::default()
     })
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::collect::error::CollectError;
+use super::conversation::ConversationError;
 use super::envfile::EnvFileError;
 use super::hooks::HookError;
 use super::living::error::SessionError;
@@ -15,6 +16,7 @@ use super::report::Kept;
 use super::stream::AgentFailure;
 use super::unsynced::SyncError;
 use super::variables::VariablesError;
+use super::wanted::OutputError;
 use super::watched::WatchError;
 use crate::fsx::FileError;
 use crate::git::before::BeforeError;
@@ -105,6 +107,11 @@ pub enum RunErrorKind {
     /// The agent's part may have gone well; bringing its commits home did not. They are kept.
     #[error(transparent)]
     Collect(#[from] CollectError),
+    #[error(transparent)]
+    Conversation(#[from] ConversationError),
+    /// Commits that were made on the way are home.
+    #[error(transparent)]
+    Output(#[from] OutputError),
     #[error("cancelled")]
     Cancelled,
 }

@@ -1,20 +1,25 @@
 //! Work: up to N invocations of the agent in one sandbox, until it signals completion.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
+use jiff::Timestamp;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
+use super::conversation::{ConversationError, Place};
 use super::emitter::Emitter;
 use super::error::{ExpressionError, RunErrorKind};
-use super::event::Event;
+use super::event::{Event, Notice};
 use super::inside::{Inside, InsideError, Output};
-use super::options::RunOptions;
+use super::options::{Resume, RunOptions};
 use super::plan::{Prompt, TaskPlan};
-use super::report::Iteration;
-use super::stream::{AgentFailure, Invocation};
+use super::report::{Iteration, usage};
+use super::stream::{AgentFailure, Bounds, Invocation};
+use super::wanted::Said;
 use crate::agent::AgentRequest;
-use crate::runs::{Recorder, RunIteration};
+use crate::runs::{Recorder, RunIteration, conversation};
 use crate::sandbox::Sandbox;
 
 /// The most that one shell expression of a template may print: 1 MiB.
@@ -27,129 +32,346 @@ pub(super) struct Work {
     pub prepared: bool,
     pub iterations: Vec<Iteration>,
     pub completion: Option<String>,
+    /// What the agent said itself.
+    pub said: Said,
+    /// What it gave back.
+    pub output: Option<serde_json::Value>,
+}
+
+/// Between two tries where the model says "not now" and not until when: longer each time.
+const WAITS: [Duration; 4] = [
+    Duration::from_mins(1),
+    Duration::from_mins(2),
+    Duration::from_mins(5),
+    Duration::from_mins(10),
+];
+/// So much more where it says until when: clocks differ.
+const CLOCKS: Duration = Duration::from_secs(5);
+/// What an agent is told that goes on with its own conversation after a wait.
+const GO_ON: &str = "Go on where you were.";
+
+/// Where an agent works, and what for.
+#[derive(Clone, Copy)]
+pub(super) struct Iterating<'a> {
+    pub options: &'a RunOptions,
+    pub plan: &'a TaskPlan,
+    pub sandbox: &'a dyn Sandbox,
+    /// Where the repository is inside.
+    pub workdir: &'a Path,
+    pub events: &'a Emitter,
+}
+
+/// The conversation that is gone on with.
+#[derive(Debug, Default)]
+struct Talk {
+    /// The one that there is.
+    session: Option<String>,
+    /// What it has cost, where its program counts that from its beginning.
+    cost: u64,
+    /// The next start continues it, and that in a copy.
+    resumes: bool,
+    forks: bool,
+}
+
+/// How far a run is.
+struct Going<'a> {
+    work: &'a mut Work,
+    recorder: &'a mut Recorder,
+    talk: Talk,
+    /// When the budget of time is used up.
+    until: Option<Instant>,
+    waited: Duration,
 }
 
 /// Runs the iterations. `work` grows as they end.
 pub(super) async fn iterate(
-    options: &RunOptions,
-    plan: &TaskPlan,
-    sandbox: &dyn Sandbox,
-    events: &Emitter,
-    (work, recorder): (&mut Work, &mut Recorder),
+    here: Iterating<'_>,
+    work: &mut Work,
+    recorder: &mut Recorder,
 ) -> Result<(), RunErrorKind> {
-    let (prompt, environment) = (&plan.prompt, &plan.environment);
-    let of = options.task.max_iterations.get();
-    for iteration in 1..=of {
+    let task = &here.options.task;
+    let mut going = Going {
+        work,
+        recorder,
+        talk: Talk::default(),
+        until: task.budget.time.map(|time| Instant::now() + time),
+        waited: Duration::ZERO,
+    };
+    if let Some(resume) = &task.resume {
+        here.give(resume).await?;
+        going.talk = Talk {
+            session: Some(resume.session.clone()),
+            cost: resume.cost_micro_usd,
+            resumes: true,
+            forks: resume.fork,
+        };
+    }
+    for _ in 0..task.max_iterations.get() {
+        let text = here.expand().await?;
+        here.once(text, &mut going).await?;
+        going.talk.resumes = task.resume.is_some();
+        if going.work.completion.is_some() {
+            break;
+        }
+    }
+    here.output(&mut going).await
+}
+
+impl Iterating<'_> {
+    fn place<'b>(&'b self, cancel: &'b CancellationToken) -> Place<'b> {
+        Place {
+            sandbox: self.sandbox,
+            agent: self.options.task.agent.as_ref(),
+            environment: &self.plan.environment,
+            workdir: self.workdir,
+            cancel,
+        }
+    }
+
+    /// Puts an earlier conversation where the agent's program looks for it.
+    async fn give(&self, resume: &Resume) -> Result<(), RunErrorKind> {
+        let Some(directory) = &resume.files else {
+            return Ok(());
+        };
+        let files = conversation::read(directory).map_err(ConversationError::from)?;
+        if files.is_empty() {
+            let id = crate::text::printable_line(&resume.session);
+            return Err(ConversationError::NotKept { id }.into());
+        }
+        let place = self.place(&self.options.caller.cancel);
+        Ok(place.give(&resume.session, files).await?)
+    }
+
+    /// Starts the agent with a prompt, and again where it has to wait for its model.
+    async fn once(&self, prompt: String, going: &mut Going<'_>) -> Result<(), RunErrorKind> {
+        let mut prompt = prompt;
+        let mut tries = 0;
+        loop {
+            let (detail, until) = match self.start(&prompt, going).await {
+                Ok(()) => return Ok(()),
+                Err(RunErrorKind::Agent {
+                    failure: AgentFailure::Quota { detail, until },
+                    ..
+                }) if self.waits(tries, until, going.waited).is_some() => (detail, until),
+                Err(error) => return Err(error),
+            };
+            let wait = self.waits(tries, until, going.waited).unwrap_or_default();
+            let text = format!(
+                "a limit of the model's was reached ({}); it goes on in {} min",
+                crate::text::printable_line(&detail),
+                wait.as_secs().div_ceil(60)
+            );
+            self.events.notice(Notice::Other { text });
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.options.caller.cancel.cancelled() => return Err(RunErrorKind::Cancelled),
+            }
+            tries += 1;
+            going.waited += wait;
+            going.until = going.until.map(|until| until + wait);
+            if going.talk.session.is_some() && self.can_resume(&going.talk) {
+                going.talk.resumes = true;
+                GO_ON.clone_into(&mut prompt);
+            }
+        }
+    }
+
+    /// How long to wait; `None`: not any longer.
+    fn waits(&self, tries: usize, until: Option<Timestamp>, waited: Duration) -> Option<Duration> {
+        let most = self.options.task.wait_for_quota?;
+        let usual = WAITS[tries.min(WAITS.len() - 1)];
+        let said = until.map(|until| {
+            let left = until.duration_since(Timestamp::now());
+            Duration::try_from(left).unwrap_or_default() + CLOCKS
+        });
+        let wait = said.unwrap_or(usual);
+        (waited + wait <= most).then_some(wait)
+    }
+
+    fn can_resume(&self, talk: &Talk) -> bool {
+        let mut request = AgentRequest::new(GO_ON);
+        request.resume.clone_from(&talk.session);
+        self.options.task.agent.command(&request).is_ok()
+    }
+
+    /// One start of the agent, written down whatever came of it.
+    async fn start(&self, prompt: &str, going: &mut Going<'_>) -> Result<(), RunErrorKind> {
+        let Self {
+            options,
+            plan,
+            events,
+            ..
+        } = *self;
         if options.caller.cancel.is_cancelled() {
             return Err(RunErrorKind::Cancelled);
         }
-        let text = expand(options, prompt, environment, sandbox).await?;
+        let iteration = u32::try_from(going.work.iterations.len() + 1).unwrap_or(u32::MAX);
         events.emit(&Event::IterationStarted {
             iteration,
-            of,
-            prompt_bytes: text.len(),
+            of: options.task.max_iterations.get(),
+            prompt_bytes: prompt.len(),
         });
+        let talk = &going.talk;
+        let mut request = AgentRequest::new(prompt);
+        request.skip_permissions = true;
+        request.logged_in = plan.login.is_some();
+        request.environment.clone_from(&plan.environment);
+        request.directory = Some(self.workdir.to_owned());
+        request.resume = talk.session.clone().filter(|_| talk.resumes);
+        request.fork = talk.forks && talk.resumes;
+        let counts_all = options.task.agent.tells_cost_of_conversation();
+        let cost_before = if counts_all && request.resume.is_some() {
+            talk.cost
+        } else {
+            0
+        };
         let invocation = Invocation {
-            sandbox,
+            sandbox: self.sandbox,
             agent: options.task.agent.as_ref(),
-            request: AgentRequest {
-                prompt: text,
-                skip_permissions: true,
-                logged_in: plan.login.is_some(),
-                environment: environment.clone(),
-                ..AgentRequest::default()
-            },
-            environment,
+            request,
+            environment: &plan.environment,
             signals: &options.task.completion_signals,
             idle_timeout: options.task.idle_timeout,
             grace: options.task.completion_grace,
             iteration,
+            bounds: Bounds {
+                budget: options.task.budget,
+                used: usage(&going.work.iterations),
+                until: going.until,
+                cost_before,
+            },
             events,
             cancel: &options.caller.cancel,
             abandon: &options.caller.abandon,
         };
         let (seen, result) = invocation.run().await;
-        let completed = seen.completed.is_some();
         events.emit(&Event::IterationFinished {
             iteration,
             started: seen.started,
             exit: seen.exit,
-            completed,
+            completed: seen.completed.is_some(),
         });
-        let known = RunIteration::new(iteration, seen.exit, seen.session.clone(), seen.usage);
-        work.iterations.push(Iteration {
+        let mut known = RunIteration::new(iteration, seen.exit, seen.session.clone(), seen.usage);
+        if let Some(session) = &seen.session {
+            self.keep(session, &mut known, going.recorder).await;
+            going.talk.session = Some(session.clone());
+            let own = seen.usage.and_then(|usage| usage.cost_micro_usd);
+            going.talk.cost = cost_before + own.unwrap_or(0);
+            going.talk.forks = false;
+        }
+        going.work.iterations.push(Iteration {
             number: iteration,
             exit: seen.exit,
             session: seen.session,
             usage: seen.usage,
             result: seen.result,
         });
-        recorder.iteration(known)?;
+        going.work.said.add(seen.said.text());
+        going.recorder.iteration(known)?;
+        going.work.completion = seen.completed;
         match result {
-            Ok(()) => {}
-            Err(AgentFailure::Cancelled) => return Err(RunErrorKind::Cancelled),
-            Err(failure) => {
-                let agent = options.task.agent.name().to_owned();
-                return Err(RunErrorKind::Agent {
-                    agent,
-                    iteration,
-                    failure,
-                });
-            }
-        }
-        if completed {
-            work.completion = seen.completed;
-            return Ok(());
+            Ok(()) => Ok(()),
+            Err(AgentFailure::Cancelled) => Err(RunErrorKind::Cancelled),
+            Err(failure) => Err(RunErrorKind::Agent {
+                agent: options.task.agent.name().to_owned(),
+                iteration,
+                failure,
+            }),
         }
     }
-    Ok(())
-}
 
-/// The prompt of one iteration: shell expressions are expanded in the sandbox every time (S2-26).
-async fn expand(
-    options: &RunOptions,
-    prompt: &Prompt,
-    environment: &BTreeMap<OsString, OsString>,
-    sandbox: &dyn Sandbox,
-) -> Result<String, RunErrorKind> {
-    let template = match prompt {
-        Prompt::Plain(text) => return Ok(text.clone()),
-        Prompt::Template(template) => template,
-    };
-    let outputs = template.expressions().iter().map(|expression| async move {
-        let command: &str = &expression.command;
-        let inside = Inside {
-            sandbox,
-            arguments: vec!["/bin/sh".into(), "-c".into(), command.into()],
-            directory: None,
-            environment,
-            limit: options.session.timeouts.expression,
-            output: Output::Captured(EXPRESSION_OUTPUT),
-        };
-        let failed = |exit, reason: String| {
-            let command = crate::text::printable(command);
-            RunErrorKind::Expression(ExpressionError {
-                command,
-                exit,
-                reason,
-            })
-        };
-        let done = match inside.run(&options.caller.cancel).await {
-            Ok(done) => done,
-            Err(InsideError::Cancelled) => return Err(RunErrorKind::Cancelled),
-            Err(error) => return Err(failed(None, error.to_string())),
-        };
-        if !done.exit.success() {
-            let stderr = String::from_utf8_lossy(&done.stderr);
-            let reason = format!(
-                "{}\n{}",
-                done.exit,
-                crate::text::printable(stderr.trim_end())
-            );
-            return Err(failed(Some(done.exit), reason.trim_end().to_owned()));
+    /// Keeps the agent's conversation. Without it the run is the same.
+    async fn keep(&self, session: &str, known: &mut RunIteration, recorder: &Recorder) {
+        // One that was cancelled is gone on with too.
+        let taken = self.place(&self.options.caller.abandon).take(session).await;
+        let kept = taken.and_then(|files| {
+            let directory = recorder.conversation(known.number);
+            let bytes = conversation::keep(&directory, &files)?;
+            Ok((files.len(), bytes))
+        });
+        match kept {
+            Ok((files, bytes)) => (known.kept, known.kept_bytes) = (files, bytes),
+            Err(error) => {
+                let text = format!("the agent's conversation was not kept: {error}");
+                self.events.notice(Notice::Other { text });
+            }
         }
-        Ok(String::from_utf8_lossy(&done.stdout).trim_end().to_owned())
-    });
-    let outputs = try_join_all(outputs).await?;
-    Ok(template.render(&outputs))
+    }
+
+    /// Looks for what the agent was to give back, and asks it again where it is not as it should be.
+    async fn output(&self, going: &mut Going<'_>) -> Result<(), RunErrorKind> {
+        let Some(output) = &self.options.task.output else {
+            return Ok(());
+        };
+        let mut left = output.retries;
+        loop {
+            let error = match output.find(going.work.said.text()) {
+                Ok(value) => {
+                    going.work.output = Some(value);
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            if left == 0 || going.talk.session.is_none() || !self.can_resume(&going.talk) {
+                return Err(error.into());
+            }
+            left -= 1;
+            let text = format!(
+                "{}; it is asked again",
+                crate::text::printable_line(&error.to_string())
+            );
+            self.events.notice(Notice::Other { text });
+            let completion = going.work.completion.take();
+            going.talk.resumes = true;
+            going.work.said = Said::default();
+            self.once(output.again(&error), going).await?;
+            going.work.completion = completion.or(going.work.completion.take());
+        }
+    }
+
+    /// The prompt of one iteration: shell expressions are expanded in the sandbox every time (S2-26).
+    async fn expand(&self) -> Result<String, RunErrorKind> {
+        let (options, sandbox) = (self.options, self.sandbox);
+        let environment = &self.plan.environment;
+        let template = match &self.plan.prompt {
+            Prompt::Plain(text) => return Ok(text.clone()),
+            Prompt::Template(template) => template,
+        };
+        let outputs = template.expressions().iter().map(|expression| async move {
+            let command: &str = &expression.command;
+            let inside = Inside {
+                sandbox,
+                arguments: vec!["/bin/sh".into(), "-c".into(), command.into()],
+                directory: None,
+                environment,
+                limit: options.session.timeouts.expression,
+                output: Output::Captured(EXPRESSION_OUTPUT),
+            };
+            let failed = |exit, reason: String| {
+                let command = crate::text::printable(command);
+                RunErrorKind::Expression(ExpressionError {
+                    command,
+                    exit,
+                    reason,
+                })
+            };
+            let done = match inside.run(&options.caller.cancel).await {
+                Ok(done) => done,
+                Err(InsideError::Cancelled) => return Err(RunErrorKind::Cancelled),
+                Err(error) => return Err(failed(None, error.to_string())),
+            };
+            if !done.exit.success() {
+                let stderr = String::from_utf8_lossy(&done.stderr);
+                let reason = format!(
+                    "{}\n{}",
+                    done.exit,
+                    crate::text::printable(stderr.trim_end())
+                );
+                return Err(failed(Some(done.exit), reason.trim_end().to_owned()));
+            }
+            Ok(String::from_utf8_lossy(&done.stdout).trim_end().to_owned())
+        });
+        let outputs = try_join_all(outputs).await?;
+        Ok(template.render(&outputs))
+    }
 }

@@ -11,11 +11,13 @@ mod announce;
 mod appearing;
 mod as_root;
 mod barred;
+mod budget;
 mod check_plan;
 mod checks;
 mod collect;
 mod committed;
 mod configured;
+mod conversation;
 mod cover;
 pub mod dev;
 mod dispose;
@@ -77,12 +79,15 @@ mod transfer;
 mod uncommitted;
 mod unsynced;
 mod variables;
+mod wanted;
 mod watched;
 
 pub use crate::git::CommitLine;
 pub use crate::git::land::Landing;
+pub use budget::{Budget, Spent};
 pub use checks::Checks;
 pub use collect::{CollectError, Recorded};
+pub use conversation::ConversationError;
 pub use doubts::doubts;
 pub use envfile::{EnvFileError, NotTrusted, Withheld};
 pub use error::{ExpressionError, RunError, RunErrorKind};
@@ -97,7 +102,7 @@ pub use login::{ForeignLogin, LoginError, forget_login, keep_login, kept_login};
 pub use mode_reason::ModeReason;
 pub use network_options::NetworkOptions;
 pub use options::{
-    COMPLETION_SIGNAL, Caller, Hook, Hooks, LogLimits, PromptSource, RunLog, RunOptions,
+    COMPLETION_SIGNAL, Caller, Hook, Hooks, LogLimits, PromptSource, Resume, RunLog, RunOptions,
     SessionOptions, Task, Timeouts, Watcher,
 };
 pub use plan::PlanError;
@@ -112,4 +117,5 @@ pub use stream::AgentFailure;
 pub use sync::{RulesNow, SyncMode, Synced};
 pub use unsynced::SyncError;
 pub use variables::{VariablesError, env_file_is_exposed, variables};
+pub use wanted::{NoTag, Output, OutputError};
 pub use watched::{WatchError, watch};

@@ -9,13 +9,17 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::budget::Budget;
 use super::event::EventSink;
 use super::network_options::NetworkOptions;
+use super::wanted::Output;
 use crate::agent::AgentProvider;
 use crate::git::{Git, Identity};
 use crate::home::Home;
 use crate::published::PublishedPort;
 use crate::registry::{DevSandbox, ExtraMount};
+use crate::run_id::RunId;
+use crate::runs::{RunIteration, RunRecord};
 use crate::sandbox::{Contained, Limits};
 
 /// Where the prompt comes from.
@@ -283,6 +287,45 @@ pub struct Task {
     pub login: Option<PathBuf>,
     pub log: RunLog,
     pub log_limits: LogLimits,
+    /// An earlier conversation of the same agent that this one goes on with: in its first iteration and in those after it.
+    pub resume: Option<Resume>,
+    /// What the agent is to give back at the end.
+    pub output: Option<Output>,
+    pub budget: Budget,
+    /// How long altogether a run waits where the model says "not now" ([`crate::agent::Quota`]), to go on after that. `None`: that is an error.
+    pub wait_for_quota: Option<Duration>,
+}
+
+/// An agent's conversation, and what is kept of it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Resume {
+    /// By which the agent's program knows it.
+    pub session: String,
+    /// A directory with what was kept of it. `None`: it is in the sandbox already.
+    pub files: Option<PathBuf>,
+    /// Goes on with a copy, and leaves the conversation as it is.
+    pub fork: bool,
+    /// The run that had it.
+    pub run: Option<RunId>,
+    /// What it had cost until then, in millionths of a US dollar.
+    pub cost_micro_usd: u64,
+}
+
+impl Resume {
+    /// The last conversation of a run. `None`: it had none.
+    pub fn of(home: &Home, run: &RunRecord) -> Option<Self> {
+        let (session, iteration) = run.conversation()?;
+        let same = |one: &&RunIteration| one.session.as_deref() == Some(session);
+        let costs = run.iterations.iter().filter(same);
+        Some(Self {
+            session: session.to_owned(),
+            files: run.conversation_at(home, iteration.number),
+            fork: false,
+            run: Some(run.id),
+            cost_micro_usd: costs.filter_map(|one| one.usage?.cost_micro_usd).sum(),
+        })
+    }
 }
 
 impl Task {
@@ -299,6 +342,10 @@ impl Task {
             login: None,
             log: RunLog::Default,
             log_limits: LogLimits::default(),
+            resume: None,
+            output: None,
+            budget: Budget::default(),
+            wait_for_quota: None,
         }
     }
 }

@@ -39,8 +39,12 @@ pub(super) fn begin(
             .map(|argument| PathText(argument.into()))
             .collect(),
         task: task(&options.task.prompt),
-        continues: None,
-        fork: false,
+        continues: options.task.resume.as_ref().and_then(|resume| resume.run),
+        fork: options
+            .task
+            .resume
+            .as_ref()
+            .is_some_and(|resume| resume.fork),
         began: Timestamp::now(),
         log: log.map(|path| PathText(path.to_owned())),
         iterations: Vec::new(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::agent::Usage;
 use crate::git::land::Landing;
@@ -85,6 +86,8 @@ pub struct RunReport {
     pub iterations: Vec<Iteration>,
     /// The completion signal that ended the run.
     pub completion: Option<String>,
+    /// What the agent gave back, where it was to ([`super::Task::output`]).
+    pub output: Option<serde_json::Value>,
     pub landing: Landing,
     pub beside: Vec<Beside>,
     /// What the gate noticed in the commits and let pass, in words.
@@ -110,6 +113,13 @@ pub struct RunReport {
     pub still: Duration,
     /// Such a sandbox could not be stopped for that moment, and was ended.
     pub ended: bool,
+}
+
+impl RunReport {
+    /// What the agent gave back, as the type that it was to have ([`super::Output::of`]). `None`: it was to give nothing back.
+    pub fn output_as<T: DeserializeOwned>(&self) -> Option<Result<T, serde_json::Error>> {
+        self.output.clone().map(serde_json::from_value)
+    }
 }
 
 /// What is kept when a run fails: everything that was made until then.

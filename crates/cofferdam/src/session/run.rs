@@ -8,11 +8,12 @@ use super::appearing;
 use super::checks::Checks;
 use super::collect::{self, Collected, Collector, Reaches, Source};
 use super::committed;
+use super::conversation::ConversationError;
 use super::dispose::{self, Disposal};
 use super::emitter::Emitter;
 use super::error::{RunError, RunErrorKind};
 use super::event::{Event, Notice};
-use super::iterate::{self, Work};
+use super::iterate::{self, Iterating, Work};
 use super::judge::Judging;
 use super::manage::made_branch;
 use super::network;
@@ -126,6 +127,12 @@ pub async fn check(options: &RunOptions) -> Result<(), RunError> {
 
 /// Makes nothing.
 async fn plan_both(options: &RunOptions) -> Result<(Plan, TaskPlan), RunErrorKind> {
+    if let Some(resume) = &options.task.resume
+        && !resume.files.as_ref().is_some_and(|files| files.is_dir())
+    {
+        let id = crate::text::printable_line(&resume.session);
+        return Err(ConversationError::NotKept { id }.into());
+    }
     let plan = plan::plan(&options.caller, &options.session).await?;
     let task = match plan::plan_task(options, &plan).await {
         Err(error @ RunErrorKind::Plan(PlanError::NoAccess { .. })) => {
@@ -211,8 +218,15 @@ async fn live(
         work.prepared = true;
         let Some(ready) = &ready else { return Ok(()) };
         let sandbox = ready.sandbox();
+        let here = Iterating {
+            options,
+            plan: task,
+            sandbox,
+            workdir: &plan.workdir,
+            events,
+        };
         tokio::select! {
-            done = iterate::iterate(options, task, sandbox, events, (&mut work, &mut *recorder)) => done,
+            done = iterate::iterate(here, &mut work, &mut *recorder) => done,
             never = network::watch(sandbox, &mut refusals, events) => match never {},
             never = appearing::watch(watch, events) => match never {},
             never = outside.tell(events) => match never {},
@@ -370,7 +384,8 @@ impl Run<'_> {
                 kept: Box::new(kept),
             });
         }
-        Ok(self.report(kept, work.completion, tip.as_ref()).await)
+        let said = (work.completion, work.output);
+        Ok(self.report(kept, said, tip.as_ref()).await)
     }
 
     /// The worktree, where it stays for what is not committed in it.
@@ -416,7 +431,12 @@ impl Run<'_> {
         disposed.preserved
     }
 
-    async fn report(self, kept: Kept, completion: Option<String>, tip: Option<&Oid>) -> RunReport {
+    async fn report(
+        self,
+        kept: Kept,
+        (completion, output): (Option<String>, Option<serde_json::Value>),
+        tip: Option<&Oid>,
+    ) -> RunReport {
         let Self { options, plan, .. } = self;
         let base = plan.record.base.clone();
         let diffstat = match tip {
@@ -438,6 +458,7 @@ impl Run<'_> {
             usage: usage(&kept.iterations),
             iterations: kept.iterations,
             completion,
+            output,
             landing: kept.landing.unwrap_or(Landing::Nothing),
             beside: kept.beside,
             notes: kept.notes,

@@ -9,9 +9,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::budget::{Budget, Spent};
 use super::emitter::Emitter;
 use super::event::Event;
 use super::starting::start;
+use super::wanted::Said;
 use crate::agent::{
     AgentError, AgentEvent, AgentProvider, AgentRequest, StreamParser, Usage, completion,
 };
@@ -41,10 +43,38 @@ pub(super) struct Invocation<'a> {
     pub idle_timeout: Duration,
     pub grace: Duration,
     pub iteration: u32,
+    pub bounds: Bounds,
     pub events: &'a Emitter,
     pub cancel: &'a CancellationToken,
     /// Stopping does not wait for the agent any more.
     pub abandon: &'a CancellationToken,
+}
+
+/// What is left of a run's budget.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    pub budget: Budget,
+    /// Used by the starts before this one.
+    pub used: Usage,
+    /// When the time is over.
+    pub until: Option<Instant>,
+    /// What the conversation had cost before, where its program counts that too.
+    pub cost_before: u64,
+}
+
+impl Bounds {
+    /// What one start used, without what its program counts of earlier ones.
+    fn own(&self, mut usage: Usage) -> Usage {
+        let own = |cost: u64| cost.saturating_sub(self.cost_before);
+        usage.cost_micro_usd = usage.cost_micro_usd.map(own);
+        usage
+    }
+
+    fn passed(&self, usage: &Usage) -> Option<Spent> {
+        let mut all = self.used;
+        all += *usage;
+        self.budget.passed(&all)
+    }
 }
 
 /// What is known of an invocation, whether it failed or not.
@@ -58,6 +88,10 @@ pub(super) struct Observed {
     pub session: Option<String>,
     pub usage: Option<Usage>,
     pub result: Option<String>,
+    /// What the agent said itself.
+    pub said: Said,
+    /// A bound that it passed.
+    spent: Option<Spent>,
     /// The last final message says that it is an error.
     is_error: bool,
     tail: std::collections::VecDeque<String>,
@@ -78,6 +112,16 @@ pub enum AgentFailure {
     Reported(String),
     #[error("the agent printed nothing for {} s", .0.as_secs())]
     Idle(Duration),
+    /// The run's own bound: see [`super::Budget`].
+    #[error("the run has used up its budget of {0}")]
+    Budget(Spent),
+    /// A limit of the model's, and how its program reported it.
+    #[error("a limit of the model's was reached: {detail}")]
+    Quota {
+        detail: String,
+        /// When it ends, where that was said.
+        until: Option<Timestamp>,
+    },
     #[error("cancelled")]
     Cancelled,
 }
@@ -119,16 +163,20 @@ impl Invocation<'_> {
             streams.finish(self, seen);
             return Err(error);
         }
-        match seen.exit {
-            Some(Exit::Code(0)) if seen.is_error && seen.completed.is_none() => {
-                Err(AgentFailure::Reported(seen.explain()))
-            }
-            None | Some(Exit::Code(0)) => Ok(()),
-            Some(exit) => Err(AgentFailure::Exit {
-                exit,
-                detail: seen.explain(),
-            }),
-        }
+        let exit = match seen.exit {
+            Some(Exit::Code(0)) if seen.is_error && seen.completed.is_none() => None,
+            None | Some(Exit::Code(0)) => return Ok(()),
+            exit => exit,
+        };
+        let detail = seen.explain();
+        Err(match (self.agent.quota(&detail), exit) {
+            (Some(quota), _) => AgentFailure::Quota {
+                detail,
+                until: quota.until,
+            },
+            (None, Some(exit)) => AgentFailure::Exit { exit, detail },
+            (None, None) => AgentFailure::Reported(detail),
+        })
     }
 
     async fn follow(
@@ -150,6 +198,13 @@ impl Invocation<'_> {
                     last_output + self.idle_timeout.min(minute)
                 }
             };
+            let deadline = self
+                .bounds
+                .until
+                .map_or(deadline, |until| until.min(deadline));
+            if let (Some(spent), None) = (seen.spent, exited_at) {
+                return Err(AgentFailure::Budget(spent));
+            }
             if exited_at.is_some() && streams.ended() {
                 streams.finish(self, seen);
                 return Ok(());
@@ -184,6 +239,10 @@ impl Invocation<'_> {
                         streams.finish(self, seen);
                         return Ok(());
                     }
+                    if self.bounds.until.is_some_and(|until| Instant::now() >= until) {
+                        let time = self.bounds.budget.time.unwrap_or_default();
+                        return Err(AgentFailure::Budget(Spent::Time(time)));
+                    }
                     let idle = last_output.elapsed();
                     if idle >= self.idle_timeout {
                         return Err(AgentFailure::Idle(self.idle_timeout));
@@ -203,12 +262,18 @@ impl Invocation<'_> {
             }
             match &item {
                 AgentEvent::Session { id } => seen.session = Some(id.clone()),
-                AgentEvent::Usage { usage } => seen.usage = Some(*usage),
+                AgentEvent::Usage { usage } => {
+                    let usage = self.bounds.own(*usage);
+                    seen.usage = Some(usage);
+                    seen.spent = self.bounds.passed(&usage);
+                }
                 AgentEvent::Result { text, is_error } => {
+                    seen.said.add(text);
                     seen.result = Some(text.clone());
                     seen.is_error = *is_error;
                 }
-                AgentEvent::Text { .. } | AgentEvent::ToolCall { .. } | AgentEvent::Raw { .. } => {}
+                AgentEvent::Text { text } => seen.said.add(text),
+                AgentEvent::ToolCall { .. } | AgentEvent::Raw { .. } => {}
             }
             self.events.emit(&Event::Agent {
                 iteration: self.iteration,

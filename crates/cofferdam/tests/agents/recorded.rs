@@ -3,7 +3,8 @@
 use cofferdam::agent::{AgentEvent, completion};
 
 use crate::world::{
-    RECORDED_PROMPT, SIGNAL, call, events, raw, recorded, result, session, signals, text, usage,
+    RECORDED_PROMPT, SIGNAL, call, costing, events, raw, recorded, result, session, signals, text,
+    usage,
 };
 
 const FIRST: &str = "I will look at the file first.";
@@ -13,7 +14,7 @@ const FINAL: &str =
 
 const CALLED: &str = "cat greeting.txt; echo '<promise>COMPLETE</promise>'";
 
-fn check_claude_work(name: &str) {
+fn check_claude_work(name: &str, cost: u64) {
     let output = recorded(name);
     let lines: Vec<&str> = output.lines().collect();
     let tool_result = lines
@@ -30,7 +31,7 @@ fn check_claude_work(name: &str) {
         raw(tool_result),
         text(FINAL),
         usage(200, 40, 600, 2),
-        usage(200, 40, 600, 80),
+        costing(usage(200, 40, 600, 80), cost),
         result(FINAL, false),
     ];
     assert_eq!(got, want, "{name}");
@@ -51,8 +52,9 @@ fn check_completed_by_the_last(events: &[AgentEvent]) {
 
 #[test]
 fn claude_code_at_work() {
-    check_claude_work("claude-work");
-    check_claude_work("claude-resume");
+    check_claude_work("claude-work", 2130);
+    // Of the whole conversation.
+    check_claude_work("claude-resume", 4260);
 }
 
 #[test]

@@ -68,6 +68,15 @@ pub(crate) fn session() -> AgentEvent {
     }
 }
 
+/// With what it cost in millionths of a dollar.
+pub(crate) fn costing(event: AgentEvent, micro_usd: u64) -> AgentEvent {
+    let AgentEvent::Usage { mut usage } = event else {
+        panic!("{event:?} tells no usage");
+    };
+    usage.cost_micro_usd = Some(micro_usd);
+    AgentEvent::Usage { usage }
+}
+
 pub(crate) fn usage(input: u64, created: u64, read: u64, output: u64) -> AgentEvent {
     AgentEvent::Usage {
         usage: Usage {
@@ -75,6 +84,7 @@ pub(crate) fn usage(input: u64, created: u64, read: u64, output: u64) -> AgentEv
             cache_creation_tokens: created,
             cache_read_tokens: read,
             output_tokens: output,
+            ..Usage::default()
         },
     }
 }

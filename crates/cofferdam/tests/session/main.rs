@@ -27,6 +27,7 @@ mod living_turns;
 mod living_watch;
 mod notes;
 mod older;
+mod orchestrate;
 mod prompts;
 mod providers;
 mod same_work;

@@ -129,6 +129,53 @@ pub(crate) struct Arguments {
     )]
     pub(super) grace: Duration,
 
+    /// End the run after so long: 90m, 2h; what it waits for a quota does not count
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Bounds")]
+    pub(super) max_time: Option<Duration>,
+
+    /// End it when the agent has used more tokens, those from a cache too
+    #[arg(long, value_name = "NUMBER", help_heading = "Bounds")]
+    pub(super) max_tokens: Option<u64>,
+
+    /// End it when it has cost more, in US dollars, where the agent says what it costs
+    #[arg(long, value_name = "USD", value_parser = parse_dollars, help_heading = "Bounds")]
+    pub(super) max_cost: Option<u64>,
+
+    /// Where a limit of the model's is reached wait until it is over, and go on; so long altogether, 6 hours unless given
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "6h",
+        value_parser = parse_duration,
+        help_heading = "Bounds"
+    )]
+    pub(super) wait_for_quota: Option<Duration>,
+
+    /// What the agent gives back at the end: the last <TAG>…</TAG> in its own words; JSON, where a schema is given
+    #[arg(long, value_name = "TAG", help_heading = "Structured output")]
+    pub(super) output_tag: Option<String>,
+
+    /// The JSON Schema of what it gives back; an answer that does not fit is asked for again
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "output_tag",
+        help_heading = "Structured output"
+    )]
+    pub(super) output_schema: Option<PathBuf>,
+
+    /// How often it is asked again
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        requires = "output_tag",
+        default_value_t = 2,
+        help_heading = "Structured output"
+    )]
+    pub(super) output_retries: u32,
+
     /// Write the run log there instead of `.cofferdam/logs/`
     #[arg(
         long,
@@ -207,6 +254,25 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
         return Err(refused());
     }
     Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Dollars, as millionths.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what does not fit is refused"
+)]
+fn parse_dollars(text: &str) -> Result<u64, String> {
+    let dollars = text.strip_prefix('$').unwrap_or(text).parse::<f64>();
+    let micro = dollars.map(|dollars| (dollars * 1e6).round());
+    let is_sum = |micro: &f64| *micro >= 1.0 && *micro < 1e15;
+    let micro = micro.ok().filter(is_sum);
+    micro.map(|micro| micro as u64).ok_or_else(|| {
+        format!(
+            "`{}` is no sum of dollars, such as 2.50",
+            text.escape_debug()
+        )
+    })
 }
 
 fn parse_count(text: &str) -> Result<NonZeroU32, String> {

@@ -2,15 +2,17 @@
 //! while it goes on, and summed up at its end.
 
 mod arguments;
+pub(crate) mod go_on;
 mod life;
 mod plan;
 mod program;
 mod prompt;
+mod wanted;
 
 use std::process::ExitCode;
 
 use cofferdam::registry;
-use cofferdam::session::{Kept, Landing, RunReport};
+use cofferdam::session::{Kept, Landing, Resume, RunReport};
 use cofferdam::{RunError, RunOptions};
 use serde::Serialize;
 
@@ -38,6 +40,15 @@ pub(crate) async fn run(
     arguments: Arguments,
     environment: &Environment,
 ) -> Result<ExitCode, CliError> {
+    run_with(arguments, None, environment).await
+}
+
+/// The same, going on with an earlier conversation.
+pub(crate) async fn run_with(
+    arguments: Arguments,
+    resume: Option<Resume>,
+    environment: &Environment,
+) -> Result<ExitCode, CliError> {
     let arguments = arguments.or(&Defaults::read(environment)?)?;
     let mode = match (arguments.json, environment.live) {
         (true, _) => Mode::Json,
@@ -55,6 +66,7 @@ pub(crate) async fn run(
     let quiet = arguments.quiet;
     let (provider, walled) = arguments.sandbox.kind();
     let mut options = plan::options(arguments, environment)?;
+    options.task.resume = resume;
 
     let narrator = Narrator::new(verbosity, by_default);
     let colour = environment.colour;

@@ -8,7 +8,7 @@ use cofferdam::sandbox::BranchStrategy;
 use cofferdam::session::{PromptSource, RunLog};
 
 use super::arguments::Arguments;
-use super::prompt;
+use super::{prompt, wanted};
 use crate::commands::making::{self, usage};
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -27,6 +27,7 @@ pub(super) fn options(
     )?;
     let agent = agent(&arguments)?;
     let making = making::session(arguments.sandbox.clone(), environment)?;
+    let output = wanted::output(&arguments, environment)?;
     // Last, because it may wait for another program.
     let (prompt, attached) = prompt::source(&mut arguments, &environment.directory)?;
     if matches!(prompt, PromptSource::None) && !arguments.runs_command() {
@@ -46,6 +47,11 @@ pub(super) fn options(
     options.task.completion_signals = arguments.completion_signals;
     options.task.idle_timeout = arguments.idle_timeout;
     options.task.completion_grace = arguments.grace;
+    options.task.output = output;
+    options.task.budget.time = arguments.max_time;
+    options.task.budget.tokens = arguments.max_tokens;
+    options.task.budget.cost_micro_usd = arguments.max_cost;
+    options.task.wait_for_quota = arguments.wait_for_quota;
     options.task.log = match (arguments.log, arguments.no_log) {
         (Some(path), _) => RunLog::File(directory.join(path)),
         (None, true) => RunLog::None,

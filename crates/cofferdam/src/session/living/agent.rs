@@ -1,6 +1,7 @@
 //! An agent's task in a living sandbox, as often as wanted.
 
 use std::fs::File;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{Collection, Session, SessionError, discover};
@@ -15,7 +16,7 @@ use crate::session::emitter::Emitter;
 use crate::session::error::{RunError, RunErrorKind};
 use crate::session::event::Notice;
 use crate::session::form::Form;
-use crate::session::iterate::{self, Work};
+use crate::session::iterate::{self, Iterating, Work};
 use crate::session::manage::made_branch;
 use crate::session::mode_reason::ModeReason;
 use crate::session::network;
@@ -106,7 +107,7 @@ impl Session {
         let mut refusals = Refusals::since_now(&self.caller.home, self.record().id);
         let worked = self
             .work(
-                options,
+                (options, &plan.workdir),
                 planned,
                 events,
                 (&mut work, &mut *recorder),
@@ -194,6 +195,7 @@ impl Session {
             base,
             iterations: kept.iterations,
             completion: work.completion,
+            output: work.output,
             landing: collected.landing,
             beside: kept.beside,
             notes: kept.notes,
@@ -253,7 +255,7 @@ impl Session {
 
     async fn work(
         &self,
-        options: &RunOptions,
+        (options, workdir): (&RunOptions, &Path),
         planned: &TaskPlan,
         events: &Emitter,
         (work, recorder): (&mut Work, &mut Recorder),
@@ -261,6 +263,13 @@ impl Session {
         outside: Option<&mut Outside>,
     ) -> Result<(), RunErrorKind> {
         let sandbox = self.sandbox();
+        let here = Iterating {
+            options,
+            plan: planned,
+            sandbox,
+            workdir,
+            events,
+        };
         let (environment, cancel) = (&planned.environment, &options.caller.cancel);
         let told = async {
             match outside {
@@ -273,7 +282,7 @@ impl Session {
                 login.give(sandbox, environment, cancel).await?;
             }
             tokio::select! {
-                done = iterate::iterate(options, planned, sandbox, events, (work, recorder)) => done,
+                done = iterate::iterate(here, work, recorder) => done,
                 never = network::watch(sandbox, refusals, events) => match never {},
                 never = told => match never {},
             }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use super::{Plan, PlanError};
+use crate::agent::AgentRequest;
 use crate::prompt::{self, PromptError, Substituted};
+use crate::session::conversation::ConversationError;
 use crate::session::envfile::Withheld;
 use crate::session::error::RunErrorKind;
 use crate::session::event::Notice;
@@ -57,6 +59,13 @@ pub(in crate::session) async fn plan(
     let empty = |signal: &String| signal.trim().is_empty();
     if options.task.completion_signals.iter().any(empty) {
         return Err(PlanError::EmptySignal.into());
+    }
+    if let Some(resume) = &options.task.resume {
+        // Of an agent that cannot, nothing is made first.
+        let mut request = AgentRequest::new("resume");
+        request.resume = Some(resume.session.clone());
+        request.fork = resume.fork;
+        (options.task.agent.command(&request)).map_err(ConversationError::from)?;
     }
     let (repository, record) = (&plan.repository, &plan.record);
     let (mut prompt, unused_arguments) = prompt(

@@ -1,0 +1,113 @@
+//! `cofferdam continue`: the agent, the branch and the conversation of an earlier run, and what is asked now.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use cofferdam::names::BranchName;
+use cofferdam::registry::{self, Strategy};
+use cofferdam::runs::{RunRecord, Status};
+use cofferdam::session::Resume;
+use cofferdam::session::manage::ManageError;
+
+use super::Arguments as Run;
+use crate::commands::{here, runs};
+use crate::environment::Environment;
+use crate::error::CliError;
+use crate::interrupt::Interrupt;
+
+/// What an agent is told that goes on with its own conversation, where its user says nothing else.
+const GO_ON: &str = "Go on where you were.";
+
+/// Go on with the conversation of an agent that ran before
+///
+/// The same agent goes on where it was: in the sandbox of that run, where it is still there, else in one of its own on the branch of that
+/// run, or where it was merged on what is checked out. What `cofferdam run` takes is taken here too.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The run: its id, as `cofferdam runs` lists it, or the name of its sandbox for the newest one there
+    #[arg(value_name = "SANDBOX|RUN")]
+    of: String,
+
+    /// Go on with a copy, and leave the conversation as it was: several can go on from one
+    #[arg(long, help_heading = "Agent")]
+    fork: bool,
+
+    #[command(flatten)]
+    run: Run,
+}
+
+pub(crate) async fn run(
+    arguments: Arguments,
+    environment: &Environment,
+) -> Result<ExitCode, CliError> {
+    let Arguments { of, fork, mut run } = arguments;
+    let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
+    let (record, status) = runs::find(&of, environment, &interrupt).await?;
+    if status == Status::AtWork {
+        return Err(cofferdam::runs::RunsError::AtWork(record.id).into());
+    }
+    let Some(mut resume) = Resume::of(&environment.home, &record) else {
+        return Err(CliError::Failed {
+            message: format!("run {} had no conversation that could go on", record.id),
+            hint: format!(
+                "give its task to a new one with `cofferdam run --agent {}`",
+                record.agent
+            ),
+        });
+    };
+    resume.fork = fork;
+    as_before(&mut run, &record)?;
+    if run.prompt.is_none() && run.prompt_file.is_none() {
+        run.prompt = Some(GO_ON.to_owned());
+    }
+    let is_there =
+        registry::load(&environment.home, record.sandbox).is_ok_and(|sandbox| sandbox.lives_on());
+    if run.within.is_none() && !run.strategy.is_named() {
+        if is_there && !run.sandbox.is_chosen() {
+            run.within = Some(record.sandbox.to_string());
+        } else if let Some(branch) = branch(&record, environment, &interrupt).await? {
+            run.strategy.branch = Some(branch);
+        }
+    }
+    drop(interrupt);
+    Box::pin(super::run_with(run, Some(resume), environment)).await
+}
+
+/// The agent as it was; a conversation is its own.
+fn as_before(run: &mut Run, record: &RunRecord) -> Result<(), CliError> {
+    if let Some(other) = run.agent.as_ref().filter(|agent| **agent != record.agent) {
+        return Err(CliError::Misused {
+            message: format!(
+                "the conversation of run {} is one of {}, not of {other}",
+                record.id, record.agent
+            ),
+            hint: "leave out `--agent`".to_owned(),
+        });
+    }
+    run.agent = Some(record.agent.clone());
+    run.model = run.model.take().or_else(|| record.model.clone());
+    run.effort = run.effort.take().or_else(|| record.effort.clone());
+    if run.command.is_empty() {
+        run.command = record.options().arguments;
+    }
+    Ok(())
+}
+
+/// The branch that the run worked on, where it is one of the repository's and not the one that is checked out.
+async fn branch(
+    record: &RunRecord,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<Option<BranchName>, CliError> {
+    if record.strategy == Strategy::Head {
+        return Ok(None);
+    }
+    let Ok(branch) = record.branch.parse::<BranchName>() else {
+        return Ok(None);
+    };
+    let repository = here::repository(environment, interrupt).await?;
+    let reference = format!("refs/heads/{branch}");
+    let there = repository.resolve(&reference, &interrupt.cancel).await;
+    let there = there.map_err(ManageError::from)?;
+    Ok(there.map(|_| branch))
+}

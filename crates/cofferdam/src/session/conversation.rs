@@ -1,0 +1,295 @@
+//! An agent's conversation, out of one sandbox and into another. What comes out is hostile: it is kept, bounded, and given to sandboxes
+//! alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::inside::{AGENT_HOME, Inside, InsideError, Output};
+use crate::agent::{
+    AgentError, AgentProvider, SessionCommands, SessionError, SessionFile, SessionFiles,
+    SessionLayout, SessionTarget,
+};
+use crate::fsx::FileError;
+use crate::runs::conversation::{File, LARGEST, MOST};
+use crate::sandbox::browse::{Content, Kind, Peek, Sight, browse};
+use crate::sandbox::change::{FileChange, change};
+use crate::sandbox::{Sandbox, SandboxError};
+
+/// For taking one out, or putting one in.
+const LIMIT: Duration = Duration::from_mins(1);
+/// Bytes of all files of one.
+const TOTAL: u64 = 256 << 20;
+/// Levels below the directory of a program's records.
+const DEEP: u32 = 8;
+/// What a program of an agent prints or takes in, as one file.
+const PRINTED: &str = "conversation";
+/// Where that is inside while it is taken in.
+const ON_ITS_WAY: &str = "/tmp/cofferdam-conversation";
+
+/// Why a conversation cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ConversationError {
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    #[error("nothing was kept of the conversation `{id}`")]
+    NotKept {
+        /// Printable.
+        id: String,
+    },
+    #[error("{agent} cannot be given an earlier conversation")]
+    NoFiles { agent: String },
+    #[error("what was kept of the conversation is none of {agent}: {source}")]
+    Foreign { agent: String, source: SessionError },
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("the conversation could not be put into the sandbox: {0}")]
+    NotGiven(String),
+    #[error("the conversation could not be taken out of the sandbox: {0}")]
+    NotTaken(String),
+    #[error("cancelled")]
+    Cancelled,
+}
+
+/// Where a conversation is or is to be.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub sandbox: &'a dyn Sandbox,
+    pub agent: &'a dyn AgentProvider,
+    /// Of the agent's program.
+    pub environment: &'a BTreeMap<OsString, OsString>,
+    /// Where that works.
+    pub workdir: &'a Path,
+    pub cancel: &'a CancellationToken,
+}
+
+impl Place<'_> {
+    /// The files of the agent's conversation; none where its program keeps none.
+    pub(super) async fn take(self, id: &str) -> Result<Vec<File>, ConversationError> {
+        match self.agent.sessions() {
+            None => Ok(Vec::new()),
+            Some(SessionFiles::Layout(layout)) => {
+                let taken = self.take_files(&layout, id);
+                within(taken, self.cancel, ConversationError::NotTaken).await
+            }
+            Some(SessionFiles::Commands(commands)) => self.take_printed(&commands, id).await,
+        }
+    }
+
+    /// Puts one in, unless the sandbox has it already: that one is at least as long.
+    pub(super) async fn give(self, id: &str, files: Vec<File>) -> Result<(), ConversationError> {
+        match self.agent.sessions() {
+            None => Err(ConversationError::NoFiles {
+                agent: self.agent.name().to_owned(),
+            }),
+            Some(SessionFiles::Layout(layout)) => {
+                let given = self.give_files(&layout, id, files);
+                within(given, self.cancel, ConversationError::NotGiven).await
+            }
+            Some(SessionFiles::Commands(commands)) => {
+                if self.take_printed(&commands, id).await.is_ok() {
+                    return Ok(());
+                }
+                self.give_printed(&commands, files).await
+            }
+        }
+    }
+
+    fn directory(&self) -> String {
+        self.workdir.to_string_lossy().into_owned()
+    }
+
+    /// The paths of the conversation's files, below the root of its program's.
+    async fn paths(
+        self,
+        root: &Path,
+        layout: &SessionLayout,
+        id: &str,
+    ) -> Result<BTreeSet<String>, SandboxError> {
+        let within = (layout.within)(&self.directory());
+        let mut paths = BTreeSet::new();
+        let at = root.join(&within);
+        browse(self.sandbox, &Peek::at(&at).down(DEEP), &mut |sight| {
+            if let Sight::Thing(thing) = sight
+                && thing.kind == Kind::File
+                && let Ok(below) = std::str::from_utf8(&thing.path)
+            {
+                let path = format!("{within}/{below}");
+                if (layout.belongs)(&path, id) && paths.len() < MOST {
+                    paths.insert(path);
+                }
+            }
+            ControlFlow::Continue(())
+        })
+        .await?;
+        Ok(paths)
+    }
+
+    async fn take_files(
+        self,
+        layout: &SessionLayout,
+        id: &str,
+    ) -> Result<Vec<File>, ConversationError> {
+        let failed = |error: SandboxError| ConversationError::NotTaken(error.to_string());
+        let root = layout.root(Path::new(AGENT_HOME), self.environment);
+        let (mut files, mut left) = (Vec::new(), TOTAL);
+        for path in self.paths(&root, layout, id).await.map_err(failed)? {
+            let content = self.content(&root.join(&path), left.min(LARGEST)).await;
+            let content = content.map_err(failed)?;
+            left = left.saturating_sub(content.len() as u64);
+            files.push((path, content));
+        }
+        Ok(files)
+    }
+
+    /// What a file holds, `most` bytes of it.
+    async fn content(self, path: &Path, most: u64) -> Result<Vec<u8>, SandboxError> {
+        let content = Content {
+            offset: 0,
+            length: most,
+            largest: u64::MAX,
+        };
+        let mut bytes = Vec::new();
+        browse(
+            self.sandbox,
+            &Peek::at(path).unfollowed().with_content(content),
+            &mut |sight| {
+                if let Sight::Part(part) = sight {
+                    bytes.extend(part);
+                }
+                ControlFlow::Continue(())
+            },
+        )
+        .await?;
+        Ok(bytes)
+    }
+
+    async fn give_files(
+        self,
+        layout: &SessionLayout,
+        id: &str,
+        files: Vec<File>,
+    ) -> Result<(), ConversationError> {
+        let failed = |error: SandboxError| ConversationError::NotGiven(error.to_string());
+        let root = layout.root(Path::new(AGENT_HOME), self.environment);
+        let there = self.paths(&root, layout, id).await.map_err(failed)?;
+        if !there.is_empty() {
+            return Ok(());
+        }
+        let index = match layout.index {
+            Some(index) => Some(
+                self.content(&root.join(index), LARGEST)
+                    .await
+                    .map_err(failed)?,
+            ),
+            None => None,
+        };
+        let directory = self.directory();
+        let target = SessionTarget {
+            directory: &directory,
+            index: index.as_deref().filter(|index| !index.is_empty()),
+        };
+        let files = files.into_iter();
+        let files = files.map(|(path, bytes)| SessionFile { path, bytes });
+        let moved = (layout.moved)(files.collect(), &target);
+        let moved = moved.map_err(|source| ConversationError::Foreign {
+            agent: self.agent.name().to_owned(),
+            source,
+        })?;
+        let paths: Vec<PathBuf> = moved.iter().map(|file| root.join(&file.path)).collect();
+        let changes: Vec<FileChange<'_>> = (moved.iter().zip(&paths))
+            .map(|(file, path)| FileChange::Write {
+                path,
+                mode: 0o600,
+                content: &file.bytes,
+            })
+            .collect();
+        for done in change(self.sandbox, &changes).await.map_err(failed)? {
+            done.map_err(|error| ConversationError::NotGiven(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    async fn take_printed(
+        self,
+        commands: &SessionCommands,
+        id: &str,
+    ) -> Result<Vec<File>, ConversationError> {
+        let printed = self.run((commands.export)(id)).await;
+        let printed = printed.map_err(|error| said(error, ConversationError::NotTaken))?;
+        Ok(vec![(PRINTED.to_owned(), printed)])
+    }
+
+    async fn give_printed(
+        self,
+        commands: &SessionCommands,
+        files: Vec<File>,
+    ) -> Result<(), ConversationError> {
+        let place = Path::new(ON_ITS_WAY);
+        for (_, content) in files {
+            let write = FileChange::Write {
+                path: place,
+                mode: 0o600,
+                content: &content,
+            };
+            let written = change(self.sandbox, &[write]).await;
+            let written =
+                written.map_err(|error| ConversationError::NotGiven(error.to_string()))?;
+            for done in written {
+                done.map_err(|error| ConversationError::NotGiven(error.to_string()))?;
+            }
+            let taken_in = self.run((commands.import)(place)).await;
+            // Whether it stays there makes no difference to anybody.
+            let _ = change(self.sandbox, &[FileChange::Remove { path: place }]).await;
+            taken_in.map_err(|error| said(error, ConversationError::NotGiven))?;
+        }
+        Ok(())
+    }
+
+    async fn run(self, arguments: Vec<OsString>) -> Result<Vec<u8>, InsideError> {
+        let inside = Inside {
+            sandbox: self.sandbox,
+            arguments,
+            directory: Some(self.workdir),
+            environment: self.environment,
+            limit: LIMIT,
+            output: Output::Captured(usize::try_from(LARGEST).unwrap_or(usize::MAX)),
+        };
+        let done = inside.run(self.cancel).await?;
+        if !done.exit.success() {
+            let stderr = String::from_utf8_lossy(&done.stderr);
+            let why = format!("{}: {}", done.exit, crate::text::printable(stderr.trim()));
+            return Err(SandboxError::Files {
+                action: "take a conversation through",
+                reason: why,
+            }
+            .into());
+        }
+        Ok(done.stdout)
+    }
+}
+
+fn said(error: InsideError, what: fn(String) -> ConversationError) -> ConversationError {
+    match error {
+        InsideError::Cancelled => ConversationError::Cancelled,
+        error => what(error.to_string()),
+    }
+}
+
+/// Programs inside can hold up whoever looks for their files.
+async fn within<T>(
+    step: impl Future<Output = Result<T, ConversationError>>,
+    cancel: &CancellationToken,
+    what: fn(String) -> ConversationError,
+) -> Result<T, ConversationError> {
+    tokio::select! {
+        done = tokio::time::timeout(LIMIT, step) => {
+            done.unwrap_or_else(|_| Err(what(format!("it took longer than {} s", LIMIT.as_secs()))))
+        }
+        () = cancel.cancelled() => Err(ConversationError::Cancelled),
+    }
+}
