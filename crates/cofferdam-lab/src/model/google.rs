@@ -23,19 +23,16 @@ pub(super) fn asked(route: &str) -> Option<&str> {
 pub(super) fn response(request: &Request, turn: &Turn, number: usize) -> Value {
     let mut parts = vec![json!({"text": turn.say})];
     parts.extend(call(request, turn, number));
-    piece(parts, true)
+    piece(&parts, true)
 }
 
 /// The same in pieces.
 pub(super) fn events(request: &Request, turn: &Turn, number: usize) -> Vec<Value> {
     let words = pieces(&turn.say).into_iter();
     let mut events: Vec<Value> = words
-        .map(|words| piece(vec![json!({"text": words})], false))
+        .map(|words| piece(&[json!({"text": words})], false))
         .collect();
-    events.push(piece(
-        call(request, turn, number).into_iter().collect(),
-        true,
-    ));
+    events.push(piece(call(request, turn, number).as_slice(), true));
     events
 }
 
@@ -46,7 +43,7 @@ fn call(request: &Request, turn: &Turn, number: usize) -> Option<Value> {
     Some(json!({"functionCall": {"id": id, "name": name, "args": arguments}}))
 }
 
-fn piece(parts: Vec<Value>, last: bool) -> Value {
+fn piece(parts: &[Value], last: bool) -> Value {
     let mut piece = json!({
         "candidates": [{"index": 0, "content": {"role": "model", "parts": parts}}],
         "usageMetadata": {

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::access::{Access, Ways};
+use super::error::AgentError;
+use super::event::{AgentEvent, Usage};
 use super::json::{self, count, text};
 use super::login::{LoginFormat, LoginVolume};
 use super::provider::{
-    AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
-    BaseUrl, Npm, StreamParser, Usage,
+    AgentCommand, AgentKind, AgentOptions, AgentProgram, AgentProvider, BaseUrl, Npm, StreamParser,
 };
 use super::request::AgentRequest;
 use super::sessions::{self, SessionFiles, SessionLayout, dashed, renamed};

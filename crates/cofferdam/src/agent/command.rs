@@ -8,9 +8,10 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use super::completion::Echo;
+use super::error::AgentError;
+use super::event::AgentEvent;
 use super::provider::{
-    AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
-    StreamParser,
+    AgentCommand, AgentKind, AgentOptions, AgentProgram, AgentProvider, StreamParser,
 };
 use super::request::AgentRequest;
 

@@ -11,7 +11,7 @@
 
 use std::collections::HashSet;
 
-use super::provider::AgentEvent;
+use super::event::AgentEvent;
 
 /// The first of `signals` that stands in `text`. An empty signal never does.
 pub fn signal_in<'s>(text: &str, signals: &'s [String]) -> Option<&'s str> {

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::access::{self, Access};
+use super::error::AgentError;
+use super::event::AgentEvent;
 use super::json::{self, text};
 use super::provider::{
-    AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
-    BaseUrl, Npm, StreamParser,
+    AgentCommand, AgentKind, AgentOptions, AgentProgram, AgentProvider, BaseUrl, Npm, StreamParser,
 };
 use super::request::AgentRequest;
 use super::sessions::{
@@ -37,7 +38,10 @@ const SESSIONS: SessionLayout = SessionLayout {
     within: |_| "session-state".to_owned(),
     belongs: |path, id| match sessions::parts(path).as_deref() {
         Some(["session-state", session, rest @ ..]) => {
-            *session == id && rest.last().is_some_and(|file| !file.ends_with(".lock"))
+            *session == id
+                && rest
+                    .last()
+                    .is_some_and(|file| file.strip_suffix(".lock").is_none())
         }
         _ => false,
     },

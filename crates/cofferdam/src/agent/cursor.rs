@@ -12,10 +12,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::access::{self, Access};
+use super::error::AgentError;
+use super::event::AgentEvent;
 use super::json::{self, text};
 use super::provider::{
-    AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
-    StreamParser,
+    AgentCommand, AgentKind, AgentOptions, AgentProgram, AgentProvider, StreamParser,
 };
 use super::request::AgentRequest;
 

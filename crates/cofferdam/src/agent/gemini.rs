@@ -7,10 +7,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::access::{self, Access};
+use super::error::AgentError;
+use super::event::{AgentEvent, Usage};
 use super::json::{self, count, text};
 use super::provider::{
-    AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
-    BaseUrl, Npm, StreamParser, Usage,
+    AgentCommand, AgentKind, AgentOptions, AgentProgram, AgentProvider, BaseUrl, Npm, StreamParser,
 };
 use super::request::AgentRequest;
 use super::sessions::{
@@ -286,8 +287,9 @@ impl Parser {
         self.words.push_str(piece);
         if self.words.len() > WORDS {
             let from = self.words.len() - WORDS;
-            let from = (from..).find(|&at| self.words.is_char_boundary(at));
-            self.words.drain(..from.unwrap_or_default());
+            let mut ends = from..self.words.len();
+            let from = ends.find(|&at| self.words.is_char_boundary(at));
+            self.words.drain(..from.unwrap_or(self.words.len()));
         }
     }
 

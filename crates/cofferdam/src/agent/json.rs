@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::provider::{AgentError, AgentEvent};
+use super::error::AgentError;
+use super::event::AgentEvent;
 use crate::text::printable_line;
 
 /// So many characters of a tool's argument are kept.

@@ -8,6 +8,8 @@ mod command;
 mod completion;
 mod copilot;
 mod cursor;
+mod error;
+mod event;
 #[cfg(test)]
 mod fuzz;
 mod gemini;
@@ -30,13 +32,14 @@ pub use command::Command;
 pub use completion::{completion, signal_in};
 pub use copilot::Copilot;
 pub use cursor::Cursor;
+pub use error::AgentError;
+pub use event::{AgentEvent, Usage};
 pub use gemini::Gemini;
 pub use login::LoginFormat;
 pub use opencode::OpenCode;
 pub use pi::Pi;
 pub use provider::{
-    AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
-    BaseUrl, Npm, StreamParser, Usage,
+    AgentCommand, AgentKind, AgentOptions, AgentProgram, AgentProvider, BaseUrl, Npm, StreamParser,
 };
 pub use quota::Quota;
 pub use qwen::Qwen;

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::access::{self, Access};
+use super::error::AgentError;
+use super::event::{AgentEvent, Usage};
 use super::json::{self, count, text};
 use super::provider::{
-    AgentCommand, AgentError, AgentEvent, AgentKind, AgentOptions, AgentProgram, AgentProvider,
-    Npm, StreamParser, Usage,
+    AgentCommand, AgentKind, AgentOptions, AgentProgram, AgentProvider, Npm, StreamParser,
 };
 use super::request::AgentRequest;
 use super::sessions::{SessionCommands, SessionFiles};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use super::error::AgentError;
 use super::json;
-use super::provider::AgentError;
 
 /// So many bytes of a prompt fit on a command line: one argument of Linux has 128 KiB with the zero at its end
 /// (`execve(2)`, `MAX_ARG_STRLEN`).

@@ -167,7 +167,10 @@ fn opencode_details() {
         ]
     );
     let error = r#"{"type":"error","error":{"name":"X","data":{"message":"no"}}}"#.to_owned();
-    assert_eq!(read(&[error.clone()]), [raw(&error), result("no", true)]);
+    assert_eq!(
+        read(std::slice::from_ref(&error)),
+        [raw(&error), result("no", true)]
+    );
     // One that was overcome is none.
     assert_eq!(
         read(&[error.clone(), said("a"), stop]),
@@ -213,7 +216,7 @@ fn copilot_details() {
     let called = said("{}", "");
     assert_eq!(read(&[called, done("0")])[..1], [text("a")]);
     let below = said("", r#","parentToolCallId":"c""#);
-    assert_eq!(read(&[below.clone()]), [raw(&below)]);
+    assert_eq!(read(std::slice::from_ref(&below)), [raw(&below)]);
     assert_eq!(
         read(&[said("", ""), done("3")]),
         [text("a"), result("it ended with 3", true)]
@@ -247,7 +250,7 @@ fn gemini_details() {
         read(&[one.clone(), call_line, done("success", "")])[..3],
         [raw(&one), text("a"), call("t", "c")]
     );
-    assert_eq!(read(&[one.clone()]), [raw(&one), text("a")]);
+    assert_eq!(read(std::slice::from_ref(&one)), [raw(&one), text("a")]);
     for (more, why) in [
         (r#","error":{"message":"[API Error: no]"}"#, "no"),
         (r#","error":{"message":"why"}"#, "why"),
@@ -258,9 +261,12 @@ fn gemini_details() {
     let error =
         |severity: &str| format!(r#"{{"type":"error","severity":"{severity}","message":"no"}}"#);
     let lone = error("error");
-    assert_eq!(read(&[lone.clone()]), [raw(&lone), result("no", true)]);
+    assert_eq!(
+        read(std::slice::from_ref(&lone)),
+        [raw(&lone), result("no", true)]
+    );
     let warning = error("warning");
-    assert_eq!(read(&[warning.clone()]), [raw(&warning)]);
+    assert_eq!(read(std::slice::from_ref(&warning)), [raw(&warning)]);
     // However much it says, the end of it is kept.
     let much: Vec<String> = (0..100).map(|_| piece(&"ä".repeat(1000))).collect();
     let got = read(&[much, vec![piece(SIGNAL), done("success", "")]].concat());

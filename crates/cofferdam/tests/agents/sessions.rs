@@ -9,10 +9,11 @@ use crate::world::agent;
 const ID: &str = "01234567-89ab-cdef-0123-456789abcdef";
 
 fn layout(name: &str) -> SessionLayout {
-    match agent(name, &[]).sessions() {
-        Some(SessionFiles::Layout(layout)) => layout,
-        other => panic!("{name}: {other:?}"),
-    }
+    let layout = match agent(name, &[]).sessions() {
+        Some(SessionFiles::Layout(layout)) => Some(layout),
+        _ => None,
+    };
+    layout.unwrap()
 }
 
 fn file(path: &str, text: &str) -> SessionFile {
@@ -125,7 +126,10 @@ fn where_they_are() {
     check(
         "gemini",
         "tmp",
-        &["tmp/work/chats/session-2026-11-26T07-01-01234567.jsonl"],
+        &[
+            "tmp/work/chats/session-2026-11-26T07-01-01234567.jsonl",
+            "tmp/work/chats/01234567-89ab-cdef-0123-456789abcdef/11234567-89ab-cdef-0123-456789abcdef.jsonl",
+        ],
         &[
             "tmp/work/chats/session-2026-11-26T07-01-11234567.jsonl",
             "tmp/work/.project_root",
