@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -31,9 +30,6 @@ use crate::registry::{Mode, Outcome, Owned, Record};
 use crate::sandbox::{
     self, BindMount, BindMountProvider, BranchStrategy, Contained, Limits, SandboxError,
 };
-
-/// The longest that one command takes.
-const LIMIT: Duration = Duration::from_hours(1);
 
 /// Tries commits as the configuration says: see [`Judge`].
 #[derive(Debug, Clone)]
@@ -238,7 +234,7 @@ impl Checks {
                 };
                 let (command, label) = (&check.command, check.label());
                 let done = inside
-                    .configured(command, label, LIMIT, &caller.cancel)
+                    .configured(command, label, caller.check_limit, &caller.cancel)
                     .await;
                 done.map_err(Failed::from)
             }

@@ -76,6 +76,7 @@ pub struct Hooks {
 
 /// More than any work takes that a person waits for.
 const COLLECT_LIMIT: Duration = Duration::from_secs(600);
+const CHECK_LIMIT: Duration = Duration::from_hours(1);
 
 /// Bounds of the steps that are not the agent's. Passing one fails the run and loses nothing.
 #[derive(Debug, Clone)]
@@ -164,6 +165,8 @@ pub struct Caller {
     /// Bringing home the commits of a sandbox that lives on, all of it; its programs stand still meanwhile. Default 600 s.
     /// A run has [`Timeouts::collect`].
     pub collect_limit: Duration,
+    /// The longest that one command of `gate.checks` takes. Default 1 h.
+    pub check_limit: Duration,
     /// What watches the checkout of a sandbox that lives on in it. Without one such a sandbox is refused.
     pub watcher: Option<Watcher>,
 }
@@ -201,6 +204,7 @@ impl Caller {
             cancel: CancellationToken::new(),
             abandon: CancellationToken::new(),
             collect_limit: COLLECT_LIMIT,
+            check_limit: CHECK_LIMIT,
             watcher: None,
         }
     }

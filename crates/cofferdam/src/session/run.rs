@@ -78,7 +78,8 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     if options.caller.cancel.is_cancelled() {
         return Err(nothing(RunErrorKind::Cancelled));
     }
-    let (plan, task, finished) = plan_alone(&options).await.map_err(nothing)?;
+    let planned = Box::pin(plan_alone(&options)).await;
+    let (plan, task, finished) = planned.map_err(nothing)?;
     let log_name = runlog::file_name(&plan.record, options.session.name.as_deref());
     let config_dir = plan.repository.config_dir();
     let log = (&options.task.log, options.task.log_limits);

@@ -762,3 +762,47 @@ fn that_it_was_ended_is_told_where_collecting_fails() {
     });
     env.assert_no_state();
 }
+
+/// A check that does not end holds the commits back as one that fails does, and the sandbox goes on.
+#[test]
+fn a_check_has_its_time() {
+    let env = Env::new();
+    env.git(&["branch", "theirs"]);
+    let strategy = BranchStrategy::Branch {
+        branch: "theirs".parse().unwrap(),
+        base: None,
+    };
+    let says = |text: &str| {
+        cofferdam::fsx::private_dir(env.home.path()).unwrap();
+        let own = env.home.path().join("config.yaml");
+        cofferdam::fsx::write_private(&own, text.as_bytes()).unwrap();
+    };
+    says("gate: {checks: [{cmd: sleep 600}]}\n");
+    block_on(async {
+        let mut hurried = caller(&env);
+        assert_eq!(hurried.check_limit, Duration::from_hours(1));
+        hurried.check_limit = Duration::from_secs(2);
+        let made = with(&env, "one", strategy);
+        let session = Session::create(&hurried, &made).await.unwrap();
+        sh(&session, &format!("{COMMIT} w1")).await;
+        let began = Instant::now();
+        let kept = session.collect().await.unwrap().landing;
+        let why = match &kept {
+            Landing::Kept { why, .. } => why.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert!(kept.has_failed_checks(), "{why}");
+        assert!(why.contains("`sleep 600`") && why.contains("2 s"), "{why}");
+        assert!(began.elapsed() < Duration::from_secs(60));
+        assert_eq!(env.subjects("theirs"), ["first"]);
+        // The control: what ends in time is home.
+        says("gate: {checks: [{cmd: sleep 0}]}\n");
+        sh(&session, &format!("{COMMIT} w2")).await;
+        let landed = session.collect().await.unwrap().landing;
+        assert!(matches!(landed, Landing::Landed { .. }), "{landed:?}");
+        assert_eq!(env.subjects("theirs"), ["first", "w1", "w2"]);
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_sound();
+}
