@@ -26,6 +26,11 @@ impl Daemon {
         Self::at_rest("docker", false).started()
     }
 
+    /// A service of Podman's, with what Podman has here.
+    pub(crate) fn podman() -> Self {
+        Self::at_rest("podman", false).started()
+    }
+
     /// With a network, which is none of the machine's. Podman's is a service of its own, with what Podman has here.
     pub(crate) fn with_a_network(engine: &'static str) -> Self {
         Self::at_rest(engine, true).started()

@@ -1,6 +1,7 @@
 //! What a dev sandbox's container would be made with, and the recipe of its image.
 
 use crate::containers;
+use crate::images::hinted;
 use crate::lives::Lives;
 
 // covers: S3-41, S3-123
@@ -169,6 +170,37 @@ fn init_builds_what_it_wrote_and_shows_all_else() {
         let shown = world.cofferdam(&words).expect_code(1);
         assert!(shown.stderr.contains("tool.sh"), "{shown}");
         assert!(shown.stderr.contains("--trust "), "{shown}");
+        world.environment.expect_clean();
+    }
+}
+
+/// The recipe as it is written is whole, on a base that is there: here one of the test's own.
+// covers: S3-19
+#[test]
+fn the_recipe_that_init_writes_is_built() {
+    for world in containers::worlds() {
+        let base = format!("cofferdam-base:of-{}", std::process::id());
+        containers::own(world.engine, &["tag", containers::IMAGE, &base]).unwrap();
+        world.cofferdam(&["init", "."]).expect_code(0);
+        let (_, tag) = base.split_once(':').unwrap();
+        let words = ["build", "--sandbox", world.engine, "--base-tag", tag];
+        let command = hinted(&world.cofferdam(&words).expect_code(1));
+        let command: Vec<_> = command.iter().map(String::as_str).collect();
+        let built = world.cofferdam(&command).expect_code(0);
+        assert!(built.stdout.starts_with("built: cofferdam-"), "{built}");
+        // It is this repository's: nobody has to name it.
+        world
+            .cofferdam(&["start", "--sandbox", world.engine])
+            .expect_code(0);
+        let seen = world.exec_in("dev", "git --version").expect_code(0);
+        assert!(seen.stdout.starts_with("git version"), "{seen}");
+        let image = world.status("dev", "image");
+        assert!(built.stdout.contains(image.as_str()), "{image}: {built}");
+        world.cofferdam(&["delete", "dev"]).expect_code(0);
+        world
+            .cofferdam(&[world.engine, "remove-image"])
+            .expect_code(0);
+        containers::own(world.engine, &["rmi", &base]).unwrap();
         world.environment.expect_clean();
     }
 }

@@ -98,3 +98,48 @@ fn status(world: &World, daemon: &Daemon) -> String {
     let told: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
     told["state"].as_str().unwrap().to_owned()
 }
+
+/// Podman has no daemon: a person's sandbox is there while its service is not, and only what is asked of that waits for it.
+#[test]
+fn one_who_lives_in_podman_goes_on_without_its_service() {
+    if !rustix::process::geteuid().is_root() {
+        return skip!("only root can start a service of their own");
+    }
+    let Some(world) = worlds().into_iter().find(|world| world.engine == "podman") else {
+        return;
+    };
+    let mut service = Daemon::podman();
+    let cofferdam = |service: &Daemon, words: &[&str]| {
+        with_engine(&world.environment, "podman", &service.socket(), words)
+    };
+    cofferdam(&service, &making("start", "podman", &[])).expect_code(0);
+    let state = |service: &Daemon| {
+        let told = cofferdam(service, &["status", "--json", "dev"]).expect_code(0);
+        let told: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
+        told["state"].as_str().unwrap().to_owned()
+    };
+    for (number, signal) in [Signal::TERM, Signal::KILL].into_iter().enumerate() {
+        service.ends(signal);
+        // Programs run, and commits come home.
+        assert_eq!(state(&service), "active");
+        let work = format!("work-{number}");
+        let script = format!("echo x >{work}; git add {work}; git commit -qm {work}");
+        let done = cofferdam(&service, &["exec", "dev", "--", "sh", "-c", &script]);
+        let done = done.expect_code(0);
+        assert!(done.stderr.contains("landed: 1 commit on main"), "{done}");
+        // Its containers are for their engine to end.
+        let refused = cofferdam(&service, &["stop", "dev"]).expect_code(1);
+        assert!(
+            refused.stderr.contains("Podman") && refused.stderr.contains("hint: "),
+            "{refused}"
+        );
+        service.starts_again();
+        cofferdam(&service, &["stop", "dev"]).expect_code(0);
+        assert_eq!(state(&service), "stopped");
+        cofferdam(&service, &["start"]).expect_code(0);
+        let seen = cofferdam(&service, &["exec", "dev", "--", "cat", &work]);
+        assert_eq!(seen.expect_code(0).stdout, "x\n");
+    }
+    cofferdam(&service, &["delete", "dev"]).expect_code(0);
+    world.environment.expect_clean();
+}
