@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use cofferdam::names::BranchName;
 use cofferdam::session::SessionExec;
 use cofferdam::session::living::Named;
 
@@ -14,6 +15,7 @@ use super::here::is_path;
 use super::{living, making};
 use crate::environment::Environment;
 use crate::error::CliError;
+use crate::interrupt::Interrupt;
 use crate::ui::{output, tty};
 
 /// Run a program in a sandbox that stays
@@ -23,9 +25,9 @@ use crate::ui::{output, tty};
 /// through as it is. Without `-i` or `-t` its standard input is at its end, also where something is piped to this command.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, as `cofferdam list` names it, or the path of a checkout, such as ./there, for its dev sandbox; without it, and with
-    /// `--branch`, the one of the checkout that you stand in
-    #[arg(value_name = "SANDBOX|PATH", required_unless_present = "branch")]
+    /// The sandbox, as `cofferdam list` names it, or the path of a checkout, such as ./there, for its dev sandbox; without it that of the
+    /// checkout that you stand in
+    #[arg(value_name = "SANDBOX|PATH")]
     name: Option<String>,
 
     #[command(flatten)]
@@ -95,9 +97,33 @@ async fn meant(
     which: &Which,
     environment: &Environment,
 ) -> Result<(String, Option<Environment>), CliError> {
-    let Some(branch) = &which.branch else {
-        return Ok((name.unwrap_or_default(), None));
+    let branch = match (&which.branch, name) {
+        (Some(branch), name) => return on_branch(name, branch, environment).await,
+        (None, Some(name)) => return Ok((name, None)),
+        (None, None) => the_one(environment).await?.branch,
     };
+    let caller = environment.caller();
+    let named = Named::dev(&caller, &environment.directory, branch.as_ref()).await?;
+    Ok((named.name().to_string(), None))
+}
+
+/// The one that is meant where nobody says which.
+async fn the_one(environment: &Environment) -> Result<Which, CliError> {
+    let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
+    let found = dev::the_one(&environment.caller(), environment, &interrupt).await?;
+    found.ok_or_else(|| CliError::Misused {
+        message: "no sandbox is named, and nothing says which dev sandbox of this checkout is meant".to_owned(),
+        hint: "`cofferdam list` shows which are there: `cofferdam exec NAME -- PROGRAM`; `cofferdam start` makes that of what is checked out"
+            .to_owned(),
+    })
+}
+
+/// The dev sandbox of this branch, in the checkout that is named, or in this one.
+async fn on_branch(
+    name: Option<String>,
+    branch: &BranchName,
+    environment: &Environment,
+) -> Result<(String, Option<Environment>), CliError> {
     if let Some(name) = name.as_deref().filter(|name| !is_path(name.as_ref())) {
         return Err(CliError::Misused {
             message: "`--branch` is for the dev sandboxes of a checkout, and a sandbox is named"

@@ -8,11 +8,16 @@ use cofferdam::text::{printable_line, printable_path};
 
 use super::summary::commit_line;
 
+/// As wide as what most sandboxes have needs it, with what stands around it.
+const WIDTH: usize = 9;
+
 /// The lines, with what they say below one another.
 pub(crate) fn lines(facts: &[(&str, String)]) -> String {
+    let keys = facts.iter().map(|(key, _)| key.len() + ": ".len());
+    let width = keys.max().unwrap_or_default().max(WIDTH);
     let mut out = String::new();
     for (key, value) in facts {
-        let _ = writeln!(out, "{:<9}{value}", format!("{key}:"));
+        let _ = writeln!(out, "{:<width$}{value}", format!("{key}:"));
     }
     out
 }

@@ -127,7 +127,7 @@ fn what_the_gate_refused_is_told_for_what_it_is() {
     let list = user.cofferdam(&["list"]).expect_code(0);
     says(&list, "box: the gate refused what it committed: ");
     let status = user.cofferdam(&["status", "box"]).expect_code(0);
-    says(&status, "new:     refused by the gate: ");
+    says(&status, "new:       refused by the gate: ");
     user.inside("git reset -q --hard HEAD~1; echo w > w; git add w; git commit -qm w");
     user.cofferdam(&["collect", "box"]).expect_code(0);
     let list = user.cofferdam(&["list"]).expect_code(0);
