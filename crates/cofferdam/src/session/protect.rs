@@ -10,12 +10,12 @@ use super::event::Notice;
 use super::plan::error::PlanError;
 use super::{hide, shared};
 use crate::config::Merged;
-use crate::fsx::Context;
+use crate::fsx::{Context, FileError};
 use crate::git::own_files;
 use crate::git::steering::InTree;
 use crate::git::{below, nested};
 use crate::home::Home;
-use crate::registry::{self, Mode, Owned, PathText, Strategy};
+use crate::registry::{self, Mode, Owned, PathText, Record, Strategy};
 
 /// Made for a sandbox's time where it is missing: what covers it needs a place to lie on.
 const OWN: &str = own_files::DIRECTORY;
@@ -142,6 +142,23 @@ pub(super) fn protect(
         events.notice(Notice::Other { text });
     }
     Ok(read_only)
+}
+
+/// Makes those again that were made for this sandbox and are gone while it was stopped: they are empty, and a user's `git stash` or `git
+/// clean` takes them away.
+pub(super) fn make_again(record: &Record, workspace: &Path) -> Result<(), FileError> {
+    // They are removed in their order.
+    for path in record.made_directories.iter().rev().map(Path::new) {
+        if !may_be_made(workspace, path) {
+            continue;
+        }
+        let path = workspace.join(path);
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            done => done.context("create", &path)?,
+        }
+    }
+    Ok(())
 }
 
 /// Whether nothing on the way there is anything but a directory.

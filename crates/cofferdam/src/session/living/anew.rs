@@ -9,7 +9,7 @@ use crate::sandbox::{Mount, MountSource};
 use crate::session::emitter::Emitter;
 use crate::session::form::Form;
 use crate::session::options::Caller;
-use crate::session::{layers, mounts, shared};
+use crate::session::{layers, mounts, protect, shared};
 
 /// The mounts of a sandbox that is made again from its form.
 pub(super) async fn mounts(
@@ -38,6 +38,9 @@ pub(super) async fn mounts(
         caller.home.sandbox(record.id),
         record.workspace(&caller.home),
     );
+    if record.worktree.is_none() {
+        protect::make_again(record, &workspace)?;
+    }
     let top = workspace.clone();
     let scan = tokio::task::spawn_blocking(move || nested::scan_before(&top, true)).await;
     let found =
