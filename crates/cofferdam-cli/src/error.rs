@@ -28,7 +28,7 @@ use cofferdam::wall::log::LogError;
 use crate::environment::EnvironmentError;
 use crate::input::PromptInputError;
 use crate::ui::shell::shell_word;
-use crate::ui::{output, style, summary};
+use crate::ui::{output, shelf, style, summary};
 
 mod chain;
 mod image;
@@ -412,6 +412,12 @@ fn manage_hint(error: &ManageError) -> Option<String> {
             };
             return Some(format!(
                 "{kept}{inside}when nothing of it is needed: `cofferdam delete --force {name}`"
+            ));
+        }
+        ManageError::Unpushed { name, unpushed } => {
+            return Some(format!(
+                "bring it to a branch here, through the gate, with `{}`",
+                shelf::push(name, unpushed)
             ));
         }
         ManageError::DetachedTarget => "check out a branch with `git switch NAME`",

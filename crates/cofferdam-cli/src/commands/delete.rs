@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::session::living::{self as lives, Collection};
 use cofferdam::session::manage::{self, DeleteOptions, SandboxRef};
-use cofferdam::session::{Caller, Landing, SessionError};
+use cofferdam::session::{Caller, Landing, SessionError, Unpushed};
 use cofferdam::text::printable_line;
 
 use super::dev;
@@ -14,8 +14,9 @@ use super::living;
 use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
+use crate::ui::from_here::from_here;
 use crate::ui::shell::shell_word;
-use crate::ui::{output, recovered, summary};
+use crate::ui::{output, recovered, shelf, summary};
 
 /// Delete sandboxes; what they committed can be brought back for 30 days
 #[derive(Debug, Args)]
@@ -102,6 +103,7 @@ async fn delete(
     {
         output::note(&format!("note: {}\n", printable_line(&left)));
     }
+    let unpushed = living::unpushed(&target.name, environment, interrupt).await;
     let lived = end(&target.name, options, environment, interrupt).await?;
     if let Some(one) = manage::bring_home(target, options).await? {
         if !lived || one.commits > 0 {
@@ -109,6 +111,8 @@ async fn delete(
         }
         if one.ended {
             output::note(&format!("deleted {}\n", printable_line(&one.name)));
+            in_the_trash(&one.trash);
+            on_the_shelf(unpushed.as_ref());
             return Ok(());
         }
     }
@@ -121,13 +125,8 @@ async fn delete(
             kept.of
         ));
     }
-    for reference in &deleted.trash {
-        let word = shell_word(reference);
-        output::note(&format!(
-            "what it did stays at {} for 30 days: bring it back with `git branch NAME {word}`\n",
-            printable_line(reference)
-        ));
-    }
+    in_the_trash(&deleted.trash);
+    on_the_shelf(unpushed.as_ref());
     if let Some(references) = &deleted.left_behind {
         output::note(&format!(
             "if its repository comes back, what came home there is below {references}: `cofferdam gc` puts it into the \
@@ -141,6 +140,24 @@ async fn delete(
         ));
     }
     Ok(())
+}
+
+fn in_the_trash(references: &[String]) {
+    for reference in references {
+        let word = shell_word(reference);
+        output::note(&format!(
+            "what it did stays at {} for 30 days: bring it back with `git branch NAME {word}`\n",
+            printable_line(reference)
+        ));
+    }
+}
+
+/// Its shelf outlives it.
+fn on_the_shelf(unpushed: Option<&Unpushed>) {
+    if let Some(one) = unpushed {
+        let line = shelf::unpushed(one, &shelf::push_anew(one));
+        output::note(&format!("note: {}\n", from_here(&line)));
+    }
 }
 
 /// Ends a sandbox that lives on; `false`: it is none. Where work of it would be lost it is an error, and it goes on as

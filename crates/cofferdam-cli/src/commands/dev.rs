@@ -22,7 +22,8 @@ use super::{here, keep_ready, living};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
-use crate::ui::from_here::work_in;
+use crate::ui::again::{self, Again};
+use crate::ui::from_here::{from_here, work_in};
 use crate::ui::shell::shell_word;
 use crate::ui::style::{self, paint};
 use crate::ui::{facts, output, summary};
@@ -282,7 +283,7 @@ async fn woken(
             let ports = Ports::of(record, given, environment)?;
             ports.give(caller, &mut named).await?;
             // Somebody may have taken its working tree away.
-            if let Some(branch) = record.dev.as_ref().and_then(|dev| dev.branch.as_ref()) {
+            if let Some(branch) = record.shelf_branch() {
                 Box::pin(provision(caller, repository, branch)).await?;
             }
             let start = async |caller: &Caller| lives::start(caller, named, &provider).await;
@@ -389,7 +390,7 @@ pub(super) fn tell_ports(session: &Session) -> Result<(), SessionError> {
 /// What a dev sandbox is for, in words.
 pub(super) fn place(record: &Record) -> String {
     let checkout = shell_word(&record.repository);
-    match record.dev.as_ref().and_then(|of| of.branch.as_ref()) {
+    match record.shelf_branch() {
         Some(branch) => format!("branch {branch} of {checkout}"),
         None => checkout,
     }
@@ -399,11 +400,18 @@ pub(super) fn place(record: &Record) -> String {
 /// it can be mended inside alone.
 pub(super) async fn follow(session: &Session) {
     let name = session.name();
+    // Who works on a branch of the shelf is on that, whatever is checked out here.
+    let is_beside = session.record().shelf_branch().is_some();
     match session.follow().await {
         Ok(Followed::Same) => {}
+        Ok(Followed::Moved { .. }) if is_beside => {}
         Ok(Followed::Moved { to }) => {
             output::note(&format!("{name} is on {to} now, as this checkout is\n"));
         }
+        Ok(Followed::Stays { checked_out }) if is_beside => output::note(&format!(
+            "note: {checked_out} is checked out here, and the checkout in {name} stays where it is: something is staged or under way there, \
+             or it has commits that are on no branch here; `git push host` brings those\n"
+        )),
         Ok(Followed::Stays { checked_out }) => output::note(&format!(
             "note: {checked_out} is checked out here, and {name} stays where it is: something is staged or under way there, or it has commits \
              that are on no branch here, which `cofferdam stop {name}`, and then `cofferdam merge {name}`, brings to {checked_out}\n"
@@ -471,6 +479,18 @@ pub(super) async fn left(session: &Session, environment: &Environment) {
                 let colour = environment.colour.on_stderr();
                 output::note(&summary::merged(landing, commits, colour));
             }
+            let again = Again {
+                // It runs, and so nothing is merged into its checkout.
+                at_work: match session.record().shelf_branch() {
+                    Some(_) => "",
+                    None => name.as_str(),
+                },
+                lies_there: true,
+                ..Again::of(name.as_str())
+            };
+            if let Some(next) = again::after_collect(landing, again) {
+                output::note(&format!("next: {}\n", from_here(&next)));
+            }
             living::beside(name.as_str(), &collection);
         }
         // It may have been stopped or deleted; nothing is lost by that.
@@ -480,6 +500,9 @@ pub(super) async fn left(session: &Session, environment: &Environment) {
                 "{label} what is committed in {name} is not home yet: {error}; bring it with: cofferdam collect {name}\n"
             ));
         }
+    }
+    if let Some(one) = session.unpushed().await {
+        living::only_on_the_shelf(name.as_str(), &one);
     }
     keep_logins(session).await;
 }

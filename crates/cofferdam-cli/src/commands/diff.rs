@@ -73,7 +73,7 @@ pub(crate) async fn run(
         manage::diff_rest(&target, rest, style).await?
     } else {
         let shown = manage::diff(&target, style).await?;
-        living::not_in_it(&shown, refreshed.as_ref());
+        living::not_in_it(&target.name, &shown, refreshed.as_ref());
         shown.what
     };
     if style == DiffStyle::Patch && environment.colour.on_stdout() {

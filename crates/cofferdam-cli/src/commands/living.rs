@@ -11,17 +11,18 @@ use cofferdam::names::SandboxId;
 use cofferdam::registry::RegistryError;
 use cofferdam::session::living::{self, Collection, Condition, Named};
 use cofferdam::session::manage::{self, Rest, Shown, State};
-use cofferdam::session::{Caller, Landing, Session, SessionError};
+use cofferdam::session::{Caller, Landing, Session, SessionError, Unpushed};
 use cofferdam::text::printable_line;
 
 use super::here::{is_path, is_plainly_a_path, target};
 use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::Interrupt;
+use crate::ui::from_here::from_here;
 use crate::ui::live::{Live, Mode, Stream};
 use crate::ui::shell::shell_word;
 use crate::ui::steps::{self, Narrator, Verbosity};
-use crate::ui::{human, output, summary};
+use crate::ui::{human, output, shelf, summary};
 
 /// Who works in a sandbox notices when it stands still for so long.
 const NOTICED: Duration = Duration::from_secs(1);
@@ -351,7 +352,7 @@ pub(super) async fn rest(
 }
 
 /// Says of what is shown what is not in it. `refreshed`: what was collected just now, which has told of itself.
-pub(super) fn not_in_it<T>(shown: &Shown<T>, refreshed: Option<&Collection>) {
+pub(super) fn not_in_it<T>(name: &str, shown: &Shown<T>, refreshed: Option<&Collection>) {
     if let (Some(why), None) = (&shown.refused, refreshed) {
         output::note(&format!(
             "note: the gate refused what it committed last: {}\n",
@@ -359,6 +360,26 @@ pub(super) fn not_in_it<T>(shown: &Shown<T>, refreshed: Option<&Collection>) {
         ));
     }
     kept_beside(&shown.beside);
+    if let Some(one) = &shown.unpushed {
+        only_on_the_shelf(name, one);
+    }
+}
+
+/// What a sandbox that lives on has on its branch on the shelf alone.
+pub(super) async fn unpushed(
+    name: &str,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Option<Unpushed> {
+    let caller = caller(environment, interrupt);
+    let named = named_if_it_lives_on(name, &caller, environment).await;
+    living::unpushed(&caller, &named.ok()??).await
+}
+
+/// Says of that how it comes here.
+pub(super) fn only_on_the_shelf(name: &str, one: &Unpushed) {
+    let line = shelf::unpushed(one, &shelf::push(name, one));
+    output::note(&format!("note: {}\n", from_here(&line)));
 }
 
 /// Says where commits are that are on no branch.

@@ -36,7 +36,7 @@ pub(crate) async fn run(
     let refreshed = living::refresh(&arguments.name, Purpose::Look, environment, interrupt).await?;
     let target = target(arguments.name, environment, interrupt);
     let shown = manage::log(&target).await?;
-    living::not_in_it(&shown, refreshed.as_ref());
+    living::not_in_it(&target.name, &shown, refreshed.as_ref());
     let commits = shown.what;
     if arguments.json {
         output::data(&json::line(&commits)?)?;

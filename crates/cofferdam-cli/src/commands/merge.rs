@@ -13,6 +13,7 @@ use super::living::{self, Purpose};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::again::{self, Again};
 use crate::ui::from_here::from_here;
 use crate::ui::steps::Verbosity;
 use crate::ui::{output, summary};
@@ -46,6 +47,7 @@ pub(crate) async fn run(
     arguments.name = name;
     let living = living::refresh(&arguments.name, Purpose::Merge, environment, interrupt).await?;
     let target = target(arguments.name.clone(), environment, interrupt);
+    let unpushed = living::unpushed(&arguments.name, environment, interrupt).await;
     let said = |line: &str| output::note(&format!("{}\n", printable_line(line)));
     let options = if arguments.squash {
         MergeOptions::squashed()
@@ -64,6 +66,21 @@ pub(crate) async fn run(
     };
     let name = &target.name;
     let colour = environment.colour.on_stdout();
+    let given = [
+        (arguments.no_checks, "--no-checks "),
+        (arguments.squash, "--squash "),
+    ];
+    let given = given
+        .map(|(is, option)| if is { option } else { "" })
+        .concat();
+    // What is merged is merged: it is for what stayed.
+    let at_work = manage::at_work(&target).await.unwrap_or_default();
+    let at_work = again::words(&at_work);
+    let again = Again {
+        options: &given,
+        at_work: &at_work,
+        ..Again::of(name)
+    };
     // What was told above, and stays where it is.
     let looked_at = living.as_ref().map(|collection| &collection.landing);
     let looked_at = looked_at.filter(|landing| landing.is_to_be_looked_at());
@@ -76,6 +93,7 @@ pub(crate) async fn run(
         commits,
         changed_outside,
         lies_there,
+        in_the_way,
         ..
     } in &merges
     {
@@ -85,18 +103,23 @@ pub(crate) async fn run(
         }
         output::data(&match (landing, commits.len()) {
             (Landing::Nothing, 1..) => summary::merged_already(name, commits.len(), colour),
-            _ => summary::merged(landing, commits, colour),
+            _ => summary::not_merged(landing, commits, name, colour),
         })?;
         if !changed_outside.is_empty() {
             let files = printable_line(&manage::lacking(changed_outside));
             output::note(&format!("note: {files}\n"));
         }
-        if let Some(next) = summary::after_merge(landing, name, *lies_there) {
+        let again = Again {
+            in_the_way: !in_the_way.is_empty(),
+            lies_there: *lies_there,
+            ..again
+        };
+        if let Some(next) = again::after_merge(landing, again) {
             output::data(&format!("next: {}\n", from_here(&next)))?;
         }
         stands |= matches!(landing, Landing::Kept { .. } | Landing::Refused { .. });
     }
-    if let Some(next) = looked_at.and_then(|kept| summary::after_merge(kept, name, false)) {
+    if let Some(next) = looked_at.and_then(|kept| again::after_merge(kept, again)) {
         output::data(&format!("next: {}\n", from_here(&next)))?;
     }
     if refused {
@@ -104,6 +127,9 @@ pub(crate) async fn run(
             "cofferdam shell {name}   # take back the commit that has it, by `git reset --soft` to the one before, and change that"
         );
         output::data(&format!("next: {}\n", from_here(&next)))?;
+    }
+    if let Some(one) = &unpushed {
+        living::only_on_the_shelf(name, one);
     }
     if stands {
         return Ok(ExitCode::FAILURE);

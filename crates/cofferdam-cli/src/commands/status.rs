@@ -11,7 +11,7 @@ use cofferdam::registry::{ExtraMount, Mode, Record, Setup};
 use cofferdam::sandbox::{Listed, SandboxError, Stopping};
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::manage::{self, State};
-use cofferdam::session::{CommitLine, Landing, Session, SessionError, Unpublished};
+use cofferdam::session::{CommitLine, Landing, Session, SessionError, Unpublished, Unpushed};
 use cofferdam::text::{printable_line, printable_path as shown};
 use cofferdam::wall::supervisor::Wall;
 use jiff::Timestamp;
@@ -26,7 +26,7 @@ use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::from_here::from_here;
-use crate::ui::{facts, human, json, output};
+use crate::ui::{facts, human, json, output, shelf};
 
 /// Say how a sandbox is: its state, its branch, what came home, what runs in it; of one that ended, how, and what can be done
 #[derive(Debug, Args)]
@@ -61,6 +61,8 @@ struct Status<'a> {
     uncollected: Option<bool>,
     /// Whether there is work in its files that is in no commit; nothing where that cannot be told now.
     changes: Option<bool>,
+    /// What is committed on its branch on the shelf and on no branch here; nothing where nothing is.
+    unpushed: Option<OnlyThere<'a>>,
     mode: &'static str,
     /// Nothing where it is in no container.
     image: Option<&'a str>,
@@ -82,6 +84,14 @@ struct Status<'a> {
     repository: String,
     created: Timestamp,
     programs: Vec<Running>,
+}
+
+/// Commits that are only on the shelf.
+#[derive(Debug, Serialize)]
+struct OnlyThere<'a> {
+    branch: &'a str,
+    /// Nothing where nobody can tell how many.
+    commits: Option<usize>,
 }
 
 /// A directory or file of this machine, as `--mount` has it.
@@ -144,6 +154,7 @@ struct Told {
     unpublished: Vec<Unpublished>,
     uncollected: Option<bool>,
     changes: Option<bool>,
+    unpushed: Option<Unpushed>,
 }
 
 pub(crate) async fn run(
@@ -163,6 +174,7 @@ pub(crate) async fn run(
     let provider = named.provider(&caller)?;
     let missing = !record.has_files(&environment.home);
     let uncollected = lives::uncollected(&caller, &named).await;
+    let unpushed = lives::unpushed(&caller, &named).await;
     let changes = if missing {
         None
     } else {
@@ -184,6 +196,7 @@ pub(crate) async fn run(
     };
     told.uncollected = uncollected;
     told.changes = changes;
+    told.unpushed = unpushed;
     if missing {
         told.state = Now::Of(State::Missing);
     }
@@ -227,6 +240,7 @@ impl Told {
             unpublished: Vec::new(),
             uncollected: None,
             changes: None,
+            unpushed: None,
         }
     }
 }
@@ -256,6 +270,7 @@ async fn asked(session: &Session) -> Result<Told, SessionError> {
         unpublished: session.unpublished()?,
         uncollected: None,
         changes: None,
+        unpushed: None,
     })
 }
 
@@ -322,6 +337,10 @@ fn told_as_json<'a>(
         landed_at: record.landed_at,
         uncollected: told.uncollected,
         changes: told.changes,
+        unpushed: told.unpushed.as_ref().map(|one| OnlyThere {
+            branch: one.branch.as_str(),
+            commits: one.commits,
+        }),
         mode: record.mode.as_str(),
         image: record.image.as_deref(),
         network: network(record),
@@ -366,9 +385,10 @@ fn mounted(mount: &ExtraMount) -> Mounted {
     }
 }
 
-/// Of layers what was changed alone is no place to work in.
+/// Of layers what was changed alone is no place to work in, and on the shelf is what sandboxes have there.
 fn workdir(record: &Record, environment: &Environment) -> Option<PathBuf> {
-    (record.mode != Mode::Layer).then(|| record.workspace(&environment.home))
+    (record.shelf_branch().is_none() && record.mode != Mode::Layer)
+        .then(|| record.workspace(&environment.home))
 }
 
 fn render(
@@ -423,6 +443,14 @@ fn render(
         ("home", landed(record)),
         ("new", new),
     ]);
+    if let Some(one) = &told.unpushed {
+        let mut push = shelf::push(name.as_str(), one);
+        if told.state == Now::Of(State::Stopped) {
+            push = format!("cofferdam start {name} && {push}");
+        }
+        let line = shelf::unpushed(one, &push);
+        lines.push(("shelf", from_here(&line).into_owned()));
+    }
     if let Some(why) = held_back {
         lines.push(("held back", printable_line(why)));
     }

@@ -199,6 +199,7 @@ fn in_manage(error: &ManageError) -> Cause<'_> {
         | ManageError::NoBranch { .. }
         | ManageError::Refused { .. }
         | ManageError::DetachedTarget
+        | ManageError::Unpushed { .. }
         | ManageError::UncommittedWork { .. }
         | ManageError::KeptWork { .. }
         | ManageError::Applying { .. }

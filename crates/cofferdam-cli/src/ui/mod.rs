@@ -1,5 +1,6 @@
 //! What the user sees: styles, tables, the live view of a run, its summary, and JSON.
 
+pub(crate) mod again;
 pub(crate) mod facts;
 pub(crate) mod from_here;
 pub(crate) mod human;
@@ -10,6 +11,7 @@ pub(crate) mod output;
 pub(crate) mod patch;
 pub(crate) mod recovered;
 pub(crate) mod rules;
+pub(crate) mod shelf;
 pub(crate) mod shell;
 pub(crate) mod steps;
 pub(crate) mod streams;

@@ -9,6 +9,7 @@ use cofferdam::session::manage::{Recovered, Stays};
 use cofferdam::session::{CommitLine, Kept, Landing, RunReport};
 use cofferdam::text::printable_line;
 
+use super::again::{Again, after_merge};
 use super::from_here::from_here;
 use super::human;
 use super::opening;
@@ -86,6 +87,13 @@ pub(crate) fn work(report: &RunReport, colour: bool) -> String {
 /// Where the commits are, and the newest of them.
 pub(crate) fn merged(landed: &Landing, commits: &[CommitLine], colour: bool) -> String {
     let mut out = landing(landed, commits, colour);
+    out.push_str(&listed(commits, colour));
+    out
+}
+
+/// The newest ones, a line each.
+fn listed(commits: &[CommitLine], colour: bool) -> String {
+    let mut out = String::new();
     let hidden = commits.len().saturating_sub(LISTED);
     if hidden > 0 {
         let _ = writeln!(out, "  ({} before these)", human::plural(hidden, "commit"));
@@ -173,6 +181,29 @@ fn landing(landing: &Landing, commits: &[CommitLine], colour: bool) -> String {
                 printable_line(why),
             )
         }
+    }
+}
+
+/// As [`merged`], of commits that have no branch and wait for another `cofferdam merge`, which knows them by their sandbox.
+pub(crate) fn not_merged(
+    landed: &Landing,
+    commits: &[CommitLine],
+    name: &str,
+    colour: bool,
+) -> String {
+    match landed {
+        Landing::Kept { reference, why }
+            if is_own(reference)
+                && (landed.stop_first().is_some() || landed.waits_for_local_changes()) =>
+        {
+            let kept = paint("kept:", style::WARNING, colour);
+            let (name, why) = (printable_line(name), printable_line(why));
+            let count = human::plural(commits.len(), "commit");
+            let mut out = format!("{kept} {count} of {name}: {why}\n");
+            out.push_str(&listed(commits, colour));
+            out
+        }
+        _ => merged(landed, commits, colour),
     }
 }
 
@@ -266,34 +297,6 @@ pub(crate) fn is_own(reference: &str) -> bool {
     reference.starts_with("refs/cofferdam/")
 }
 
-/// What to do with commits that `cofferdam merge` left where they were.
-/// `lies_there`: their files lie in the checkout, in the way of git's own merge.
-pub(crate) fn after_merge(landing: &Landing, name: &str, lies_there: bool) -> Option<String> {
-    let Landing::Kept { reference, .. } = landing else {
-        return None;
-    };
-    if landing.waits_for_the_user() {
-        return Some(after_the_users(&format!("cofferdam merge {name}")));
-    }
-    if landing.has_failed_checks() {
-        return Some(format!(
-            "cofferdam diff {name}   # `cofferdam merge --no-checks {name}` if that is what you want"
-        ));
-    }
-    let merge = format!("git merge {}", shell_word(reference));
-    if landing.is_to_be_looked_at() {
-        let reference = shell_word(reference);
-        return Some(format!(
-            "git diff --stat HEAD...{reference}   # `{merge}` if that is what you want"
-        ));
-    }
-    Some(if lies_there {
-        format!("git stash --include-untracked && {merge}")
-    } else {
-        format!("{merge}   # commit or stash changes of your own first")
-    })
-}
-
 /// The next step after a dead run has come home.
 pub(crate) fn after_recovery(one: &Recovered) -> Option<String> {
     let end = End {
@@ -311,11 +314,6 @@ pub(crate) fn after_recovery(one: &Recovered) -> Option<String> {
         return None;
     }
     next(&end)
-}
-
-/// The user ends what they have begun, and does `then`. What is printed can be run as it stands.
-fn after_the_users(then: &str) -> String {
-    format!("git status   # end what is under way, then: {then}")
 }
 
 /// How a run ended, as far as the next step depends on it.
@@ -355,6 +353,13 @@ impl<'a> End<'a> {
             preserved_worktree: kept.preserved_worktree.as_deref(),
             log: kept.log.as_deref(),
         })
+    }
+
+    fn again(&self) -> Again<'a> {
+        Again {
+            lies_there: self.lies_there,
+            ..Again::of(self.name)
+        }
     }
 
     /// Whether there are commits that what is checked out has not got.
@@ -446,13 +451,19 @@ fn next(end: &End<'_>) -> Option<String> {
                 || kept.is_to_be_looked_at()
                 || kept.has_failed_checks() =>
         {
-            after_merge(kept, end.name, end.lies_there)
+            after_merge(kept, end.again())
+        }
+        kept @ Landing::Kept { .. }
+            if end.target_branch != "HEAD"
+                && (kept.stop_first().is_some() || kept.waits_for_local_changes()) =>
+        {
+            after_merge(kept, end.again())
         }
         // Only a branch can be merged into by name.
         Landing::Kept { reference, .. } if is_own(reference) && end.target_branch != "HEAD" => {
             Some(format!("cofferdam merge {}", end.name))
         }
-        kept @ Landing::Kept { .. } => after_merge(kept, end.name, end.lies_there),
+        kept @ Landing::Kept { .. } => after_merge(kept, end.again()),
         Landing::Refused { .. } => None,
     }
 }

@@ -43,7 +43,8 @@ fn what_comes_home_is_checked_as_the_configuration_says_now() {
     };
     assert!(held_back());
     let collected = lives.cofferdam(&["collect", "dev"]).expect_code(1);
-    let next = "`cofferdam merge --no-checks dev` if that is what you want";
+    // Nothing is merged into the checkout while it works there.
+    let next = "`cofferdam stop dev && cofferdam merge --no-checks dev && cofferdam start dev` if that is what you want";
     assert!(collected.stdout.contains(next), "{collected}");
     // It works on meanwhile, and what succeeds is home.
     lives.exec("dev", &commit("passes")).expect_code(0);

@@ -60,7 +60,7 @@ fn moved(environment: &TestEnvironment, options: &[&str], file: &str, script: &s
 
 /// The command after the first `word` of what was said, run as it stands.
 #[track_caller]
-fn follow(environment: &TestEnvironment, said: &str, word: &str) -> Done {
+pub(crate) fn follow(environment: &TestEnvironment, said: &str, word: &str) -> Done {
     let (_, rest) = said.split_once(word).unwrap_or_else(|| panic!("{said}"));
     let line = rest.lines().next().unwrap();
     let program = env!("CARGO_BIN_EXE_cofferdam");

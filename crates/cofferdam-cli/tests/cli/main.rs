@@ -27,6 +27,7 @@ mod dev_kept;
 mod dev_ports;
 mod dev_push;
 mod dev_root;
+mod dev_shelf;
 mod dev_shown;
 mod doctor;
 mod engine_bad_input;

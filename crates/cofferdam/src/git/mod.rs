@@ -45,7 +45,7 @@ pub mod worktree;
 pub use command::{Git, GitError};
 pub use commit_line::CommitLine;
 pub use history::{DiffStyle, InTree};
-pub use lock::{occupy, vacant};
+pub use lock::{occupy, occupy_beside, unseen, vacant};
 pub use oid::{ObjectFormat, Oid};
 pub use repository::{Head, Identity, Repository, RepositoryError};
 pub use scratch::UserRules;

@@ -23,6 +23,8 @@ use crate::process::{Exit, Input, ProcessError};
 /// How long a trash ref lives.
 pub const TRASH_DAYS: u32 = 30;
 const TRASH: &str = "refs/cofferdam/trash/";
+/// Where what is the user's own is named.
+const USERS: [&str; 3] = ["refs/heads/", "refs/tags/", "refs/remotes/"];
 /// Begins the last part of the names of commits that came home and belong on no branch.
 pub const EXTRA: &str = "extra-";
 
@@ -311,6 +313,52 @@ pub struct Expired {
     pub trash: Option<String>,
 }
 
+/// Deletes those of `listed` that belong to sandboxes not among `alive`, and whose commits a branch, tag or remote branch has: nothing is lost
+/// by that. Returns their names. Who is alive is asked after they are listed, for a sandbox has its record before its refs.
+pub async fn forget_home(
+    repo: &Repository,
+    listed: Vec<Listed>,
+    alive: &BTreeSet<SandboxId>,
+    cancel: &CancellationToken,
+) -> Result<Vec<String>, RefError> {
+    let mut gone = Vec::new();
+    for Listed { reference, id } in listed {
+        let is_dead = |sandbox| !alive.contains(&sandbox) && !is_before(&reference, sandbox);
+        if !owner(&reference).is_some_and(is_dead) || !is_held(repo, &id, &USERS, cancel).await? {
+            continue;
+        }
+        let delete = Transaction::new("cofferdam: home").delete(&reference, &id);
+        match delete.commit(repo, cancel).await {
+            Ok(()) => gone.push(reference),
+            Err(RefError::Moved { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(gone)
+}
+
+/// Whether a reference below one of `places` has the commit.
+async fn is_held(
+    repo: &Repository,
+    commit: &Oid,
+    places: &[&str],
+    cancel: &CancellationToken,
+) -> Result<bool, GitError> {
+    let holder = repo
+        .command()
+        .args([
+            "for-each-ref",
+            "--count=1",
+            "--format=%(refname)",
+            "--contains",
+            commit.as_str(),
+        ])
+        .args(places)
+        .line(cancel)
+        .await?;
+    Ok(!holder.is_empty())
+}
+
 /// Deletes trash refs, and refs of sandboxes that are not among `alive`, which were made
 /// [`TRASH_DAYS`] or more days before `now`. Returns them. How long a sandbox has been no more nobody knows: what
 /// it alone had has [`TRASH_DAYS`] more in the trash.
@@ -434,6 +482,27 @@ pub async fn delete_own(
     Ok(kept)
 }
 
+/// As [`delete_own`], but for what the user was told as the way back to their own work: that has its time.
+pub async fn delete_work(
+    repo: &Repository,
+    id: SandboxId,
+    slug: &Slug,
+    cancel: &CancellationToken,
+) -> Result<Vec<String>, RefError> {
+    let mut kept = Vec::new();
+    for Listed { reference, id: tip } in list(repo, &below_own(id), cancel).await? {
+        if !is_before(&reference, id) {
+            kept.extend(let_go(repo, &reference, &tip, slug, cancel).await?);
+        }
+    }
+    Ok(kept)
+}
+
+/// Whether it is the record of the user's work before an agent; those of later agents have their number behind that.
+fn is_before(reference: &str, id: SandboxId) -> bool {
+    reference.starts_with(&own(id, Own::Before))
+}
+
 /// Deletes `reference`, which must be at `tip`. What no branch, tag or remote branch contains goes to the trash;
 /// returns that trash ref.
 async fn let_go(
@@ -443,19 +512,8 @@ async fn let_go(
     slug: &Slug,
     cancel: &CancellationToken,
 ) -> Result<Option<String>, RefError> {
-    let holder = repo
-        .command()
-        .args([
-            "for-each-ref",
-            "--count=1",
-            "--format=%(refname)",
-            "--contains",
-            tip.as_str(),
-        ])
-        .args(["refs/heads/", "refs/tags/", "refs/remotes/", TRASH])
-        .line(cancel)
-        .await?;
-    if holder.is_empty() {
+    let [heads, tags, remotes] = USERS;
+    if !is_held(repo, tip, &[heads, tags, remotes, TRASH], cancel).await? {
         let deletes = [(reference.to_owned(), tip.clone())];
         return to_trash(repo, slug, tip, &deletes, cancel).await.map(Some);
     }

@@ -10,6 +10,7 @@ use super::lock::{in_use, making};
 use super::record::{Mode, Phase, Record};
 use crate::fsx::{self, Context};
 use crate::git::discovery::{Workspace, Workspaces, is_in};
+use crate::git::land::stop_first;
 use crate::git::own_files;
 use crate::home::Home;
 use crate::names::{RepoPath, SandboxId, Slug};
@@ -183,45 +184,73 @@ pub fn unseen(
     Ok(unseen.into_iter().collect())
 }
 
-/// Why nobody else may touch the files in the directory `top`: an agent is at work there, above it or below it, or
-/// what one left is not collected. In our own directory in it are worktrees, where no commit has a file. `is_up`: whether one that
-/// lives on runs now; where it does not, nobody is at work.
-pub fn barred(home: &Home, top: &Path, is_up: &dyn Fn(&Record) -> bool) -> Option<String> {
-    let shown = |path: &Path| crate::text::printable(&path.to_string_lossy());
+/// The sandboxes whose programs can write files in the directory `top`, above it or below it, with where they do. In our own directory in
+/// it are worktrees, where no commit has a file. Also those that live on and do not run now.
+pub fn occupants(home: &Home, top: &Path) -> Result<Vec<(PathBuf, Entry)>, RegistryError> {
+    Ok(occupying(list(home, None)?.entries, home, top))
+}
+
+fn occupying(entries: Vec<Entry>, home: &Home, top: &Path) -> Vec<(PathBuf, Entry)> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let at = shown(top);
-    let unknown = |error: &RegistryError| format!("nobody can say who is at work in {at}: {error}");
-    let listing = match list(home, None) {
-        Ok(listing) => listing,
-        Err(error) => return Some(unknown(&error)),
-    };
     let top = real(top);
     let own = top.join(own_files::DIRECTORY);
     let reaches = |workspace: &Path| {
         is_in(&top, workspace) || (is_in(workspace, &top) && !workspace.starts_with(&own))
     };
-    let active = listing
-        .entries
+    let active = entries
         .into_iter()
         .filter(|Entry { record, .. }| record.phase == Phase::Active && record.mode == Mode::Bind);
-    let found = active
+    active
         .map(|entry| (real(&entry.record.workspace(home)), entry))
         .filter(|(workspace, _)| reaches(workspace))
-        .find(|(_, entry)| !entry.record.lives_on() || is_up(&entry.record));
-    let Some((at, there)) = found else {
+        .collect()
+}
+
+/// Why nobody else may touch the files in the directory `top`: an agent is at work there, above it or below it, or
+/// what one left is not collected. `is_up`: whether one that lives on runs now; where it does not, nobody is at work.
+pub fn barred(home: &Home, top: &Path, is_up: &dyn Fn(&Record) -> bool) -> Option<String> {
+    let shown = |path: &Path| crate::text::printable(&path.to_string_lossy());
+    let unknown = |error: &RegistryError| {
+        let at = shown(top);
+        format!("nobody can say who is at work in {at}: {error}")
+    };
+    let listing = match list(home, None) {
+        Ok(listing) => listing,
+        Err(error) => return Some(unknown(&error)),
+    };
+    let (living, others): (Vec<_>, Vec<_>) = occupying(listing.entries, home, top)
+        .into_iter()
+        .filter(|(_, entry)| !entry.record.lives_on() || is_up(&entry.record))
+        .partition(|(_, entry)| entry.record.lives_on());
+    // Who ends by itself is waited for first.
+    if let Some((at, there)) = others.first() {
+        let (at, name) = (shown(at), &there.record.name);
+        return Some(if there.in_use {
+            format!("another sandbox is at work in {at}")
+        } else {
+            format!("what sandbox `{name}` left in {at} is not collected: `cofferdam gc` does it")
+        });
+    }
+    let (beside, within): (Vec<_>, Vec<_>) = living
+        .into_iter()
+        .partition(|(_, entry)| entry.record.shelf_branch().is_some());
+    // Those beside it stand still meanwhile, unless they cannot.
+    let living = if within.is_empty() { beside } else { within };
+    let Some((at, _)) = living.first() else {
         let error = listing.unreadable.first()?;
         let why = unknown(error);
         return Some(format!("{why}; {}", unreadable_hint(home)));
     };
-    let at = shown(&at);
-    let name = &there.record.name;
-    Some(if there.record.lives_on() {
-        format!("sandbox `{name}` is at work in {at}: `cofferdam stop {name}` first")
-    } else if there.in_use {
-        format!("another sandbox is at work in {at}")
-    } else {
-        format!("what sandbox `{name}` left in {at} is not collected: `cofferdam gc` does it")
-    })
+    let names: Vec<String> = living
+        .iter()
+        .map(|(_, entry)| entry.record.name.to_string())
+        .collect();
+    let are = match &names[..] {
+        [one] => format!("sandbox `{one}` is"),
+        more => format!("sandboxes `{}` are", more.join("`, `")),
+    };
+    let (at, first) = (shown(at), stop_first(&names.join(" ")));
+    Some(format!("{are} at work in {at}: {first}"))
 }
 
 /// What is to be done about a record that cannot be read.

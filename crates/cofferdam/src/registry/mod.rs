@@ -20,8 +20,8 @@ pub mod written;
 pub use crate::path_json::PathText;
 pub use error::RegistryError;
 pub use listing::{
-    Entry, Listing, barred, find, ids, is_in_use, list, load, owner, remove_unfinished, unseen,
-    workspaces, writers,
+    Entry, Listing, barred, find, ids, is_in_use, list, load, occupants, owner, remove_unfinished,
+    unseen, workspaces, writers,
 };
 use lock::making;
 pub use owned::Owned;

@@ -367,10 +367,14 @@ impl Record {
             .map_or_else(|| "HEAD".to_owned(), ToString::to_string)
     }
 
+    /// The branch of a dev sandbox that works on the shelf, beside its checkout.
+    pub fn shelf_branch(&self) -> Option<&BranchName> {
+        self.dev.as_ref()?.branch.as_ref()
+    }
+
     /// The branch that whoever works in it stands on: that of a working tree on the shelf, else as [`Self::branch_text`] says.
     pub fn working_branch_text(&self) -> String {
-        let dev = self.dev.as_ref();
-        let on_shelf = dev.and_then(|dev| dev.branch.as_ref());
+        let on_shelf = self.shelf_branch();
         on_shelf.map_or_else(|| self.branch_text(), ToString::to_string)
     }
 }

@@ -4,20 +4,41 @@ use std::path::Path;
 
 use crate::git::land;
 use crate::home::Home;
-use crate::names::SandboxId;
-use crate::registry;
+use crate::names::{SandboxId, Slug};
+use crate::registry::{self, RegistryError};
 use crate::sandbox;
+use crate::session::standing::Standing;
 
 /// As [`registry::barred`], where those that live on can be asked whether they run.
 pub(super) fn at_work(home: &Home, top: &Path) -> Option<String> {
+    at_work_but(home, top, &Standing::default())
+}
+
+fn at_work_but(home: &Home, top: &Path, standing: &Standing) -> Option<String> {
     registry::barred(home, top, &|record| {
-        sandbox::is_up(&home.sandbox(record.id))
+        !standing.has(record.id) && sandbox::is_up(&home.sandbox(record.id))
     })
 }
 
-/// As [`at_work`], for a landing that begins: nor may one where that of another sandbox is half done.
-pub(super) fn barred(home: &Home, id: SandboxId, top: &Path) -> Option<String> {
-    at_work(home, top).or_else(|| {
+/// The sandboxes that live on, and have to be stopped before something lands there.
+pub(super) fn to_be_stopped(home: &Home, top: &Path) -> Result<Vec<Slug>, RegistryError> {
+    let records = registry::occupants(home, top)?
+        .into_iter()
+        .map(|(_, entry)| entry.record);
+    // Those beside it stand still meanwhile.
+    let within = records.filter(|record| record.lives_on() && record.shelf_branch().is_none());
+    let up = within.filter(|record| sandbox::is_up(&home.sandbox(record.id)));
+    Ok(up.map(|record| record.name).collect())
+}
+
+/// As [`at_work`], for a landing that begins while `standing` stand still: nor may one where that of another sandbox is half done.
+pub(super) fn barred(
+    home: &Home,
+    id: SandboxId,
+    top: &Path,
+    standing: &Standing,
+) -> Option<String> {
+    at_work_but(home, top, standing).or_else(|| {
         let entries = registry::list(home, None).ok()?.entries.into_iter();
         let other = entries
             .filter(|entry| !entry.in_use || entry.record.lives_on())

@@ -12,7 +12,7 @@ use crate::git::private_clone::PrivateClone;
 use crate::git::refs::{self, Own, Transaction};
 use crate::git::status::ChangeKind;
 use crate::git::worktree::{self, Worktree, WorktreeError};
-use crate::git::{Repository, UserRules, copied, recorded, vacant};
+use crate::git::{Repository, UserRules, copied, recorded, unseen};
 use crate::home::Home;
 use crate::registry::{Mode, Outcome, Owned, Phase, RegistryError, Strategy};
 use crate::sandbox::engine::Kind;
@@ -146,7 +146,7 @@ fn remove_made_directories(owned: &mut Owned, disposal: &Disposal<'_>) {
     // In a worktree nobody else is.
     let alone = match owned.record.worktree {
         Some(_) => None,
-        None => match vacant(&disposal.repo.git_dir) {
+        None => match unseen(&disposal.repo.git_dir) {
             Ok(Some(alone)) => Some(alone),
             _ => return,
         },

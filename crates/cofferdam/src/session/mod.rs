@@ -50,6 +50,7 @@ mod model;
 mod mounts;
 mod network;
 mod network_options;
+mod on_shelf;
 mod options;
 mod outlived;
 mod outside;
@@ -71,12 +72,14 @@ mod shared;
 mod shelf;
 mod shells;
 mod show_run;
+mod standing;
 mod starting;
 mod stream;
 mod submodules;
 mod sync;
 mod transfer;
 mod uncommitted;
+mod unpushed;
 mod unsynced;
 mod variables;
 mod wanted;
@@ -101,6 +104,7 @@ pub use living::{Session, SessionError, SessionExec};
 pub use login::{ForeignLogin, LoginError, forget_login, keep_login, kept_login};
 pub use mode_reason::ModeReason;
 pub use network_options::NetworkOptions;
+pub use on_shelf::Unpushed;
 pub use options::{
     COMPLETION_SIGNAL, Caller, Hook, Hooks, LogLimits, PromptSource, Resume, RunLog, RunOptions,
     SessionOptions, Task, Timeouts, Watcher,

@@ -204,7 +204,10 @@ async fn watch_until_it_ends(
     let user = caller.user_home.as_deref();
     let repository = Repository::discover(&caller.git, &start, user, &caller.cancel).await?;
     // The user's own git is not to bring the files to another commit while programs may write them.
-    let _occupied = git::occupy(&repository.git_dir, &caller.cancel).await?;
+    let _occupied = match record.shelf_branch() {
+        Some(_) => git::occupy_beside(&repository.git_dir, &caller.cancel).await?,
+        None => git::occupy(&repository.git_dir, &caller.cancel).await?,
+    };
     let top = record.workspace(&caller.home);
     let before = record.nested_before.iter().map(|path| path.0.clone());
     let (before, to) = (before.collect(), state.join("nested"));

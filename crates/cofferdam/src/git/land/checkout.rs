@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::index::{Changes, ancestors, collides, copy_index, remove_temporary};
 use super::journal::{Files, JOURNAL, Move, is_half_done, read};
-use super::landing::Landing;
+use super::landing::{LOCAL_CHANGES, Landing, UNTRACKED};
 use super::lock::IndexLock;
 use super::orphans::await_orphans;
 use super::settle::{index_state, running_in, wait_for};
@@ -298,7 +298,7 @@ impl Move {
             )
             .await
         {
-            return Ok(Some(format!("local changes are in the way: {why}")));
+            return Ok(Some(format!("{LOCAL_CHANGES}: {why}")));
         }
         // Git itself gives way to ignored files only; those are somebody's bytes as well.
         let tracked = self.tracked(repo, index, cancel).await?;
@@ -332,10 +332,7 @@ impl Move {
         if found.is_empty() {
             return Ok(None);
         }
-        Ok(Some(format!(
-            "files that git does not track would be overwritten: {}",
-            some(&found)
-        )))
+        Ok(Some(format!("{UNTRACKED}: {}", some(&found))))
     }
 
     /// What it cannot write now was tried out, so it is not the user's change that is in the way.

@@ -29,6 +29,18 @@ pub enum Landing {
 /// How [`Landing::Kept`] ends its `why` where the user is in the middle of a merge, a rebase or the like.
 pub(crate) const FINISH_FIRST: &str = "finish or abort it first";
 
+/// How [`Landing::Kept`] ends its `why` where sandboxes are at work in the checkout, and have to be stopped. `names`: of all of them, with
+/// spaces between.
+pub(crate) fn stop_first(names: &str) -> String {
+    format!("{STOP}{names}{FIRST}")
+}
+
+const STOP: &str = "`cofferdam stop ";
+const FIRST: &str = "` first";
+/// How it begins where the user's own work would be overwritten.
+pub(crate) const LOCAL_CHANGES: &str = "local changes are in the way";
+pub(crate) const UNTRACKED: &str = "files that git does not track would be overwritten";
+
 /// Why a target was left where it is although nothing stood in the way.
 pub(crate) const HELD_BACK: [&str; 7] = [
     STOPPED,
@@ -66,6 +78,22 @@ impl Landing {
     /// Whether the configuration's checks held the commits back.
     pub fn has_failed_checks(&self) -> bool {
         matches!(self, Self::Kept { why, .. } if why.ends_with(UNCHECKED))
+    }
+
+    /// The names of the sandboxes that have to be stopped first, with spaces between.
+    pub fn stop_first(&self) -> Option<&str> {
+        let Self::Kept { why, .. } = self else {
+            return None;
+        };
+        // A path stands before it, and no backquote is in a name.
+        let (_, names) = why.strip_suffix(FIRST)?.rsplit_once(STOP)?;
+        (!names.contains('`')).then_some(names)
+    }
+
+    /// Whether uncommitted work of the user's would be overwritten.
+    pub fn waits_for_local_changes(&self) -> bool {
+        let begins = [LOCAL_CHANGES, UNTRACKED];
+        matches!(self, Self::Kept { why, .. } if begins.iter().any(|begin| why.starts_with(begin)))
     }
 
     /// Whether the commits wait for what the user has begun in the checkout. No other git command that

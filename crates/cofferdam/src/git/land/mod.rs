@@ -30,7 +30,8 @@ pub use head::head;
 pub use journal::{half_done_in, is_half_done};
 pub use landing::Landing;
 pub(crate) use landing::{
-    CHECKS_CANCELLED, FAILED, INTERRUPTED, LIVES, NOT_CHECKED, SEEN, STOPPED, UNCHECKED, UNDERMINED,
+    CHECKS_CANCELLED, FAILED, INTERRUPTED, LIVES, NOT_CHECKED, SEEN, STOPPED, UNCHECKED,
+    UNDERMINED, stop_first,
 };
 pub use merge::{Merging, merge_to_head};
 pub use nested::{MovedOut, move_out};

@@ -16,6 +16,7 @@ use crate::session::barred::barred;
 use crate::session::event::Notice;
 use crate::session::layers;
 use crate::session::report::Beside;
+use crate::session::standing::Standing;
 
 /// In the state directory: the commits at which collecting from a sandbox that goes on can have left its branch.
 const LEFT_AT: &str = "left-at";
@@ -118,7 +119,8 @@ impl Collector<'_> {
                     has: None,
                 };
                 let incoming = Incoming::from(accepted);
-                let barred = |top: &Path| barred(self.home, record.id, top);
+                let standing = Standing::beside(self.home, self.repo.top.as_path()).await;
+                let barred = |top: &Path| barred(self.home, record.id, top, &standing);
                 let landed = land::merge_to_head(
                     self.repo,
                     &target,

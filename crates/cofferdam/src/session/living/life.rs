@@ -20,8 +20,10 @@ use crate::session::emitter::Emitter;
 use crate::session::extra::Beside;
 use crate::session::form::Form;
 use crate::session::mode_reason::ModeReason;
+use crate::session::on_shelf::Unpushed;
 use crate::session::plan::error::PlanError;
 use crate::session::sync::SyncMode;
+use crate::session::unpushed::unpushed as unpushed_of;
 use crate::session::{as_root, guard, network, place, prepare, push, watched};
 use crate::wall::change::Change;
 use crate::wall::supervisor::{self, Compiled, Supervisor, Wall};
@@ -53,6 +55,12 @@ pub async fn uncollected(caller: &Caller, named: &Named) -> Option<bool> {
         has_uncollected(home, repo, record, &refs, &caller.cancel).await
     };
     tokio::time::timeout(LOOKED, looked).await.ok().flatten()
+}
+
+/// What is committed on its branch on the shelf alone: see [`Unpushed`]. Bounded: 10 s.
+pub async fn unpushed(caller: &Caller, named: &Named) -> Option<Unpushed> {
+    let (repo, record) = (&named.repository, &named.record);
+    unpushed_of(&caller.home, repo, record, &caller.cancel).await
 }
 
 /// As [`condition`], of whichever sandbox it is.
@@ -98,6 +106,11 @@ async fn condition_of(sandbox: &dyn Sandbox) -> Result<Condition, SandboxError> 
 }
 
 impl Session {
+    /// As [`unpushed`].
+    pub async fn unpushed(&self) -> Option<Unpushed> {
+        unpushed(&self.caller, &self.named).await
+    }
+
     /// Stops every program inside until [`Session::resume`]; their memory stays. Idempotent.
     pub async fn pause(&self) -> Result<(), SessionError> {
         match self.sandbox.pause().await {

@@ -13,7 +13,7 @@ use crate::git::land::Landing;
 use crate::registry::{Lifetime, Owned};
 use crate::sandbox::{BindMountProvider, Listed, SandboxError};
 use crate::session::collect::Reaches;
-use crate::session::manage::{self, DeleteOptions, ManageError, Recovered, SandboxRef, at_risk};
+use crate::session::manage::{self, ManageError, Recovered, SandboxRef, at_risk};
 use crate::session::options::Caller;
 use crate::text::printable_line;
 
@@ -110,7 +110,7 @@ impl Session {
             name: named.record.id.to_string(),
             cancel: caller.cancel.clone(),
         };
-        let home = manage::bring_home(&ended, DeleteOptions::default()).await;
+        let home = manage::closed(&ended).await;
         Ok(home.map_err(Box::new)?)
     }
 }

@@ -12,6 +12,7 @@ use crate::git::{DiffStyle, Oid, Repository};
 use crate::registry::Owned;
 use crate::session::barred::barred;
 use crate::session::collect::CollectError;
+use crate::session::standing::Standing;
 use crate::text::printable_bytes_line;
 
 /// What became of it.
@@ -48,11 +49,15 @@ pub async fn apply(
         (first.unwrap_or_else(|| record.base.clone()), beside)
     };
     let cancel = &target.cancel;
-    let barred = |top: &Path| barred(&target.home, record.id, top);
+    let standing = Standing::beside(&target.home, repo.top.as_path()).await;
+    let barred = |top: &Path| barred(&target.home, record.id, top, &standing);
     let cut_short = applying::unfinished(owned.directory()).is_some();
     let begins = || applying::begin(&owned, &repo.top);
     let applied = land::apply(&repo, record.id, &work, &barred, &begins, cancel).await;
     let applied = applied.map_err(CollectError::from)?;
+    if matches!(applied, Applied::Nothing) {
+        target.refuse_unpushed(&repo, record, true).await?;
+    }
     // What was in its way left an earlier one as it is.
     let unfinished = match &applied {
         Applied::Done { .. } | Applied::Nothing => false,
@@ -96,7 +101,8 @@ pub async fn take_back(
 ) -> Result<TakenBack, ManageError> {
     let (repo, owned) = open(target, said).await?;
     let id = owned.record.id;
-    let barred = |top: &Path| barred(&target.home, id, top);
+    let standing = Standing::beside(&target.home, repo.top.as_path()).await;
+    let barred = |top: &Path| barred(&target.home, id, top, &standing);
     let cut_short = applying::unfinished(owned.directory()).is_some();
     let begins = || {
         taken_out::forget(owned.directory(), Destination::WorkingTree)?;

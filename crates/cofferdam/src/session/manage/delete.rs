@@ -111,21 +111,43 @@ pub async fn let_go(target: &SandboxRef) -> Result<Option<String>, ManageError> 
     })
 }
 
-/// Brings the commits of a sandbox home whose command died, as [`delete()`] does first. `None`: there is
-/// nothing to bring.
+/// Brings the commits of a sandbox home whose command died, as [`delete()`] does first. One that is gone by that is deleted, and its
+/// references with it. `None`: there is nothing to bring.
 pub async fn bring_home(
     target: &SandboxRef,
     options: DeleteOptions,
 ) -> Result<Option<Recovered>, ManageError> {
-    match target.find().await {
+    let Some((repo, record, mut done)) = finished(target, options).await? else {
+        return Ok(None);
+    };
+    if done.ended {
+        done.trash = refs::delete_work(&repo, record.id, &record.name, &target.cancel).await?;
+    }
+    Ok(Some(done))
+}
+
+/// The same of one that is closed: what came home beside its branch keeps its name.
+pub(in crate::session) async fn closed(
+    target: &SandboxRef,
+) -> Result<Option<Recovered>, ManageError> {
+    let done = finished(target, DeleteOptions::default()).await?;
+    Ok(done.map(|(_, _, done)| done))
+}
+
+async fn finished(
+    target: &SandboxRef,
+    options: DeleteOptions,
+) -> Result<Option<(Repository, Record, Recovered)>, ManageError> {
+    let (repo, record) = match target.find().await {
         Ok((repo, entry)) if !entry.in_use && entry.record.phase.is_unfinished() => {
-            match come_home(target, &repo, &entry.record, options).await {
-                Err(ManageError::Orphaned { .. }) => Ok(None),
-                done => done,
-            }
+            (repo, entry.record)
         }
         // What is wrong is said by who deletes.
-        _ => Ok(None),
+        _ => return Ok(None),
+    };
+    match come_home(target, &repo, &record, options).await {
+        Err(ManageError::Orphaned { .. }) => Ok(None),
+        done => Ok(done?.map(|done| (repo, record, done))),
     }
 }
 
@@ -180,10 +202,14 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
     if record.phase.is_unfinished() {
         // Then it is a stopped one, or gone.
         come_home(target, &repo, &record, options).await?;
-        match target.find().await {
-            Ok((_, entry)) => record = entry.record,
-            Err(_) => return Ok(gone(record.name)),
-        }
+        let Ok((_, entry)) = target.find().await else {
+            let trash = refs::delete_work(&repo, record.id, &record.name, cancel).await?;
+            return Ok(Deleted {
+                trash,
+                ..gone(record.name)
+            });
+        };
+        record = entry.record;
     }
     let owned = Owned::adopt(&target.home, record)?;
     match half_merged::finish(&target.home, &repo, &owned, cancel).await {

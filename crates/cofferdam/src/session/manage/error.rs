@@ -11,6 +11,7 @@ use crate::names::SandboxId;
 use crate::registry::RegistryError;
 use crate::sandbox::SandboxError;
 use crate::session::collect::error::CollectError;
+use crate::session::on_shelf::Unpushed;
 
 /// Why a command on a sandbox did nothing, or not all of it.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +55,9 @@ pub enum ManageError {
         /// Its files are there too: somebody can go on in them.
         has_files: bool,
     },
+    /// Nothing of it is here, and no git of this machine opens the shelf.
+    #[error("what sandbox `{name}` has on {} is only on the shelf", unpushed.branch)]
+    Unpushed { name: String, unpushed: Unpushed },
     #[error("HEAD is detached: there is no branch to merge into")]
     DetachedTarget,
     #[error("{}", uncommitted(name, path, files))]

@@ -67,6 +67,8 @@ pub struct Recovered {
     pub beside: Vec<Beside>,
     /// The sandbox had nothing more to keep, and is gone.
     pub ended: bool,
+    /// Where commits that only references of a sandbox that was deleted had stay for 30 days.
+    pub trash: Vec<String>,
     /// Files of the landing that someone had changed meanwhile: left as they are. Printable.
     pub changed_outside: Vec<String>,
     /// Uncommitted work that was left where it is.
@@ -287,6 +289,15 @@ pub async fn gc(
                 .extend(stale.iter().map(|path| path.display().to_string())),
             Err(error) => report.problems.push(Problem::new(&error)),
         }
+        let forgotten = async {
+            let listed = refs::list(repo, "refs/cofferdam/", cancel).await?;
+            let alive = registry::ids(home)?;
+            Ok::<_, ManageError>(refs::forget_home(repo, listed, &alive, cancel).await?)
+        };
+        match forgotten.await {
+            Ok(gone) => report.expired_refs.extend(gone),
+            Err(error) => report.problems.push(Problem::new(&error)),
+        }
         match refs::expire(repo, &alive, Timestamp::now(), cancel).await {
             Ok(expired) => {
                 for Expired { reference, trash } in expired {
@@ -432,6 +443,7 @@ fn without_commits(repo: &Repository, record: &Record, landing: Landing) -> Reco
         made_branch: made_branch(record),
         beside: Vec::new(),
         ended: false,
+        trash: Vec::new(),
         changed_outside: Vec::new(),
         preserved: None,
     }
@@ -568,6 +580,7 @@ async fn finish_one(
         made_branch,
         beside,
         ended: !home.sandbox(id).exists(),
+        trash: Vec::new(),
         changed_outside,
         preserved: disposed.preserved,
     })

@@ -1,21 +1,27 @@
 //! Merge what a sandbox committed into the branch that is checked out.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
 use super::checkout::take_for_checkout;
+use super::sandbox_ref::Work;
 use super::{ManageError, SandboxRef, tips};
 use crate::git::CommitLine;
 use crate::git::land::Landing;
 use crate::git::land::{self, Incoming};
-use crate::git::{GitError, Head, Identity, Oid, Repository, identity};
+use crate::git::{GitError, Head, Identity, Oid, Repository, identity, status};
+use crate::names::Slug;
 use crate::registry::{Squashed, Strategy};
-use crate::session::barred::barred;
+use crate::session::barred::{barred, to_be_stopped};
 use crate::session::collect::{CollectError, merge_message};
 use crate::session::judge::Judge;
+use crate::session::standing::Standing;
 use crate::text::printable_line;
+
+/// So many files are words of one command.
+const MOST_ASKED: usize = 500;
 
 /// What a merge came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +35,8 @@ pub struct Merge {
     pub lies_there: bool,
     /// Files of the landing that someone had changed meanwhile: left as they are. Printable.
     pub changed_outside: Vec<String>,
+    /// Files of the user's that are in no commit, and that the commits change: they are in the way of those that are kept.
+    pub in_the_way: Vec<PathBuf>,
 }
 
 /// How [`merge`] merges.
@@ -69,13 +77,14 @@ pub async fn merge(
         return Err(ManageError::DetachedTarget);
     };
     let lies_there = record.strategy == Strategy::Head && record.repository == repo.top.as_path();
-    if options.squash && lies_there {
+    if options.squash && lies_there && record.shelf_branch().is_none() {
         options.squash = false;
         said("it worked in this checkout, where its commits lie already: they come as they are");
     }
     let mut current = repo.head.commit().clone();
     let (mut there, mut missing) = (Vec::<Oid>::new(), Vec::new());
-    for tip in target.tips(&repo, record, false).await? {
+    let Work { tips, base, .. } = target.work(&repo, record, false).await?;
+    for tip in tips {
         if repo.is_ancestor(&tip.id, &current, cancel).await? {
             there.push(tip.id);
         } else {
@@ -83,12 +92,18 @@ pub async fn merge(
         }
     }
     if missing.is_empty() {
+        let commits = repo.commits_since(&base, &there, cancel).await?;
+        if finished.is_none() {
+            let nothing = commits.is_empty();
+            target.refuse_unpushed(&repo, record, nothing).await?;
+        }
         let done = finished.unwrap_or_else(|| Landing::Nothing.into());
         return Ok(vec![Merge {
             landing: done.landing,
             changed_outside: done.changed_outside,
-            commits: repo.commits_since(&record.base, &there, cancel).await?,
+            commits,
             lies_there,
+            in_the_way: Vec::new(),
         }]);
     }
     let author = match options.author {
@@ -98,14 +113,16 @@ pub async fn merge(
             .ok_or(ManageError::NoIdentity)?,
     };
     let repo = repo.without_drivers(cancel).await?;
-    let barred = |top: &Path| barred(home, record.id, top);
     let state = owned.directory();
     let mut squashed = None;
     let mut changed_outside = finished.map_or_else(Vec::new, |done| done.changed_outside);
     let mut done = Vec::new();
     for tip in missing {
+        // What was pushed from the shelf lies in no checkout.
+        let lies_there = lies_there && !tip.on_branch;
+        let squash = options.squash && !lies_there;
         let has = match &record.squashed {
-            Some(squashed) if options.squash => still_has(&repo, squashed, &tip.id, cancel).await?,
+            Some(squashed) if squash => still_has(&repo, squashed, &tip.id, cancel).await?,
             _ => None,
         };
         if has.as_ref() == Some(&tip.id) {
@@ -116,6 +133,7 @@ pub async fn merge(
                     .await?,
                 changed_outside: std::mem::take(&mut changed_outside),
                 lies_there,
+                in_the_way: Vec::new(),
             });
             continue;
         }
@@ -125,7 +143,7 @@ pub async fn merge(
             .await?;
         let source = tips::branch(record).filter(|_| tip.on_branch);
         let message = match source {
-            _ if options.squash => squash_message(&name, &commits),
+            _ if squash => squash_message(&name, &commits),
             Some(branch) => merge_message(branch, into),
             None => format!("Merge the work of sandbox '{name}' into {into}"),
         };
@@ -149,6 +167,7 @@ pub async fn merge(
                 commits,
                 changed_outside: std::mem::take(&mut changed_outside),
                 lies_there,
+                in_the_way: Vec::new(),
             });
             continue;
         }
@@ -157,7 +176,7 @@ pub async fn merge(
             source,
             identity: &author,
             message: &message,
-            squash: options.squash,
+            squash,
             has: has.as_ref(),
         };
         let incoming = if lies_there {
@@ -165,15 +184,19 @@ pub async fn merge(
         } else {
             Incoming::from_branch(record.id, record.base.clone(), tip.id.clone())
         };
+        // Not while commits are judged, which takes long.
+        let standing = Standing::beside(home, repo.top.as_path()).await;
+        let barred = |top: &Path| barred(home, record.id, top, &standing);
         let landed = land::merge_to_head(&repo, &merge, &incoming, state, &barred, cancel).await;
+        drop(standing);
         let landed = landed.map_err(CollectError::from)?;
         let mut landing = landed.landing;
         changed_outside.extend(landed.changed_outside);
         if let Landing::Landed { tip: into, .. } = &landing {
-            if options.squash && *into == current {
+            if squash && *into == current {
                 landing = Landing::Nothing;
             } else {
-                if options.squash && tip.on_branch {
+                if squash && tip.on_branch {
                     squashed = Some(Box::new(Squashed {
                         tip: tip.id.clone(),
                         into: into.clone(),
@@ -182,11 +205,20 @@ pub async fn merge(
                 current = into.clone();
             }
         }
+        let in_the_way = match &landing {
+            Landing::Kept { .. } if !lies_there => {
+                // It is advice.
+                let found = in_the_way(&repo, &base, &tip.id, cancel).await;
+                found.unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
         done.push(Merge {
             landing,
             commits,
             changed_outside: std::mem::take(&mut changed_outside),
             lies_there,
+            in_the_way,
         });
     }
     if squashed.is_some() {
@@ -194,6 +226,27 @@ pub async fn merge(
         owned.save()?;
     }
     Ok(done)
+}
+
+/// Files of the checkout with changes that are in no commit, where the commits change them too. So long a list is not asked for.
+async fn in_the_way(
+    repo: &Repository,
+    base: &Oid,
+    tip: &Oid,
+    cancel: &CancellationToken,
+) -> Result<Vec<PathBuf>, GitError> {
+    let changed = repo.changed_files(base, tip, cancel).await?;
+    let paths: Vec<&Path> = changed.iter().map(PathBuf::as_path).collect();
+    if paths.is_empty() || paths.len() > MOST_ASKED {
+        return Ok(Vec::new());
+    }
+    status::uncommitted(repo, &paths, cancel).await
+}
+
+/// The sandboxes that live on and are at work in the checkout: [`merge`] moves nothing there as long as they are.
+pub async fn at_work(target: &SandboxRef) -> Result<Vec<Slug>, ManageError> {
+    let (repo, _) = target.find_here().await?;
+    Ok(to_be_stopped(&target.home, repo.top.as_path())?)
 }
 
 /// What was merged as one commit before, where that is in what is checked out, and behind `tip`.

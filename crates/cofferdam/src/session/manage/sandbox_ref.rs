@@ -12,6 +12,9 @@ use crate::git::refs;
 use crate::git::{Git, Oid, Repository};
 use crate::home::Home;
 use crate::registry::{self, Entry, Record, belongs};
+use crate::session::on_shelf::Unpushed;
+use crate::session::shelf::{self, List};
+use crate::session::unpushed::unpushed;
 
 /// One sandbox of one repository, as a command names it.
 #[derive(Debug, Clone)]
@@ -31,6 +34,8 @@ pub struct SandboxRef {
 pub(super) struct Work {
     /// One at least.
     pub tips: Vec<Tip>,
+    /// Where it begins, in the history of all of them.
+    pub base: Oid,
     /// References with commits that are on no branch: [`tips::beside`].
     pub beside: Vec<String>,
 }
@@ -70,6 +75,56 @@ impl SandboxRef {
         Ok(self.work(repo, record, running).await?.tips)
     }
 
+    /// Where the sandbox's work begins. A branch of the shelf was somewhere when it was brought there.
+    async fn base(
+        &self,
+        repo: &Repository,
+        record: &Record,
+        tips: &[Tip],
+    ) -> Result<Oid, ManageError> {
+        let (
+            Some(branch),
+            [
+                Tip {
+                    id,
+                    on_branch: true,
+                },
+            ],
+        ) = (record.shelf_branch(), tips)
+        else {
+            return Ok(record.base.clone());
+        };
+        // What cannot be read tells less.
+        let brought = shelf::noted(&self.home, record, List::Brought).unwrap_or_default();
+        let mut begins = record.base.clone();
+        for commit in brought.commits(branch) {
+            if repo.is_ancestor(commit, id, &self.cancel).await? {
+                begins = commit.clone();
+            }
+        }
+        Ok(begins)
+    }
+
+    /// What is committed on its branch on the shelf and nowhere here, where all that is here is `nothing`.
+    pub(super) async fn refuse_unpushed(
+        &self,
+        repo: &Repository,
+        record: &Record,
+        nothing: bool,
+    ) -> Result<Option<Unpushed>, ManageError> {
+        if !record.lives_on() {
+            return Ok(None);
+        }
+        let found = unpushed(&self.home, repo, record, &self.cancel).await;
+        match found {
+            Some(unpushed) if nothing => Err(ManageError::Unpushed {
+                name: record.name.to_string(),
+                unpushed,
+            }),
+            found => Ok(found),
+        }
+    }
+
     /// The same, with what is kept beside it.
     pub(super) async fn work(
         &self,
@@ -81,17 +136,20 @@ impl SandboxRef {
         let tips = tips::tips_at(repo, &refs, record, &self.cancel).await?;
         let ends: Vec<Oid> = tips.iter().map(|tip| tip.id.clone()).collect();
         let beside = tips::beside(repo, &refs, record, &ends, &self.cancel).await?;
+        let base = self.base(repo, record, &tips).await?;
         if !tips.is_empty() {
-            return Ok(Work { tips, beside });
+            return Ok(Work { tips, base, beside });
         }
         let own = tips::branch(record);
-        if record.lives_on() && (own.is_none() || record.landed.is_none()) {
+        let may_have_none =
+            own.is_none() || record.landed.is_none() || record.shelf_branch().is_some();
+        if record.lives_on() && may_have_none {
             // Somebody deleted its branch before something came home, and one that works in the checkout has none.
             let tips = vec![Tip {
                 id: record.begins().clone(),
                 on_branch: false,
             }];
-            return Ok(Work { tips, beside });
+            return Ok(Work { tips, base, beside });
         }
         let landed = record.outcome.as_ref().map(|outcome| &outcome.landing);
         if let (Some(Landing::Refused { why, pack }), []) = (landed, &beside[..]) {

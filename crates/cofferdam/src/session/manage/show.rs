@@ -7,6 +7,7 @@ use crate::git::land::Landing;
 use crate::git::refs::{self, Own};
 use crate::git::{DiffStyle, GitError, Oid, Repository};
 use crate::registry::{Entry, Record};
+use crate::session::on_shelf::Unpushed;
 use tokio_util::sync::CancellationToken;
 
 /// What came home of a sandbox, as it is shown.
@@ -18,6 +19,8 @@ pub struct Shown<T> {
     pub beside: Vec<String>,
     /// Why the gate refused what its run committed last, and so it is not in it either.
     pub refused: Option<String>,
+    /// What is only on the shelf, and so it is not in it.
+    pub unpushed: Option<Unpushed>,
     /// Why what came home last did not go where it should, as long as what is checked out has not got it.
     pub kept: Option<String>,
 }
@@ -27,12 +30,13 @@ pub struct Shown<T> {
 pub async fn diff(target: &SandboxRef, style: DiffStyle) -> Result<Shown<String>, ManageError> {
     let (repo, entry) = target.find().await?;
     let mut text = String::new();
-    let Work { tips, beside } = at_home(target, &repo, &entry).await?;
+    let Work { tips, base, beside } = at_home(target, &repo, &entry).await?;
     for tip in tips {
-        let base = &entry.record.base;
-        text += &repo.diff(base, &tip.id, style, &target.cancel).await?;
+        text += &repo.diff(&base, &tip.id, style, &target.cancel).await?;
     }
+    let unpushed = target.refuse_unpushed(&repo, &entry.record, text.is_empty());
     Ok(Shown {
+        unpushed: unpushed.await?,
         what: text,
         beside,
         refused: refused(&entry.record),
@@ -64,11 +68,13 @@ pub async fn diff_rest(
 /// The commits of the sandbox's branch since its base, and those kept beside it, newest last.
 pub async fn log(target: &SandboxRef) -> Result<Shown<Vec<CommitLine>>, ManageError> {
     let (repo, entry) = target.find().await?;
-    let Work { tips, beside } = at_home(target, &repo, &entry).await?;
+    let Work { tips, base, beside } = at_home(target, &repo, &entry).await?;
     let tips: Vec<Oid> = tips.into_iter().map(|tip| tip.id).collect();
-    let commits = repo.commits_since(&entry.record.base, &tips, &target.cancel);
+    let commits = repo.commits_since(&base, &tips, &target.cancel).await?;
+    let unpushed = target.refuse_unpushed(&repo, &entry.record, commits.is_empty());
     Ok(Shown {
-        what: commits.await?,
+        unpushed: unpushed.await?,
+        what: commits,
         beside,
         refused: refused(&entry.record),
         kept: kept(&repo, &entry.record, &target.cancel)
@@ -78,10 +84,31 @@ pub async fn log(target: &SandboxRef) -> Result<Shown<Vec<CommitLine>>, ManageEr
 }
 
 /// What came home before, did not go where it should, and is not in what is checked out: [`Landing::Kept`].
-pub async fn still_kept(target: &SandboxRef) -> Result<Option<Landing>, ManageError> {
+/// With its commits.
+pub async fn still_kept(
+    target: &SandboxRef,
+) -> Result<Option<(Landing, Vec<CommitLine>)>, ManageError> {
     let (repo, entry) = target.find().await?;
-    let kept = kept(&repo, &entry.record, &target.cancel).await?;
-    Ok(kept.cloned())
+    let Some(kept) = kept(&repo, &entry.record, &target.cancel).await? else {
+        return Ok(None);
+    };
+    let tips: Vec<Oid> = match kept {
+        Landing::Kept { reference, .. } => {
+            let full = full(reference);
+            repo.resolve(&full, &target.cancel)
+                .await?
+                .into_iter()
+                .collect()
+        }
+        _ => Vec::new(),
+    };
+    let commits = if tips.is_empty() {
+        Vec::new()
+    } else {
+        let head = repo.head.commit();
+        repo.commits_since(head, &tips, &target.cancel).await?
+    };
+    Ok(Some((kept.clone(), commits)))
 }
 
 async fn kept<'a>(
@@ -112,15 +139,18 @@ pub(super) async fn waits(
     reference: &str,
     cancel: &CancellationToken,
 ) -> Result<bool, GitError> {
-    // A landing names a branch as people do.
-    let full = if reference.starts_with("refs/") {
+    match repo.resolve(&full(reference), cancel).await? {
+        Some(tip) => Ok(!repo.is_ancestor(&tip, repo.head.commit(), cancel).await?),
+        None => Ok(true),
+    }
+}
+
+/// A landing names a branch as people do.
+fn full(reference: &str) -> String {
+    if reference.starts_with("refs/") {
         reference.to_owned()
     } else {
         format!("refs/heads/{reference}")
-    };
-    match repo.resolve(&full, cancel).await? {
-        Some(tip) => Ok(!repo.is_ancestor(&tip, repo.head.commit(), cancel).await?),
-        None => Ok(true),
     }
 }
 

@@ -24,7 +24,11 @@ pub(super) async fn refs_of(
     records: impl Iterator<Item = &Record>,
     cancel: &CancellationToken,
 ) -> Result<RefsAt, GitError> {
-    let names = records.flat_map(|record| names_of(record.id, record.branch.as_ref()));
+    let names = records.flat_map(|record| {
+        let on_shelf = record.shelf_branch().map(BranchName::full);
+        let names = names_of(record.id, record.branch.as_ref());
+        names.into_iter().chain(on_shelf)
+    });
     RefsAt::read(repo, names.collect(), cancel).await
 }
 
@@ -86,9 +90,13 @@ pub(super) async fn beside(
     Ok(found)
 }
 
-/// The branch that the sandbox worked on. One that worked in the checkout has none of its own.
+/// The branch that the sandbox worked on. One that worked in the checkout has none of its own; one that is lived in beside it brings its
+/// branch home by pushes.
 pub(super) fn branch(record: &Record) -> Option<&BranchName> {
-    (record.branch.as_ref()).filter(|_| record.strategy != Strategy::Head)
+    match record.strategy {
+        Strategy::Head => record.shelf_branch().filter(|_| record.lives_on()),
+        Strategy::Branch | Strategy::MergeToHead { .. } => record.branch.as_ref(),
+    }
 }
 
 /// The same where it was made for the sandbox, so that it goes with it.

@@ -23,6 +23,7 @@ use crate::names::SandboxId;
 use door::{Asked, Door};
 pub(super) use door::{is_ours, mounts};
 use land::Refused;
+pub(super) use pack::of_shelf;
 
 /// So many pushes are looked at in so much time: each costs the host more than it costs the sandbox. And so many questions before.
 const MOST: usize = 20;

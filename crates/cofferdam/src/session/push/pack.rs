@@ -31,7 +31,7 @@ const LINE: usize = 160;
 pub(super) type Behind = BTreeMap<Oid, Oid>;
 
 /// The objects of a shelf with these files.
-pub(super) fn of_shelf(files: PathBuf) -> Objects {
+pub(in crate::session) fn of_shelf(files: PathBuf) -> Objects {
     Objects {
         mounts: vec![Mount {
             source: MountSource::Path(files),
