@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use cofferdam::agent::Usage;
+use cofferdam::names::RepoPath;
 use cofferdam::runs::{self, RunRecord, Status};
 use cofferdam::text::printable_line;
 use jiff::Timestamp;
@@ -122,7 +123,7 @@ async fn list(
     } else {
         Some(here::repository(environment, interrupt).await?.top)
     };
-    let top = top.as_ref().map(|top| top.as_path());
+    let top = top.as_ref().map(RepoPath::as_path);
     let found = runs::list(&environment.home, top)?;
     if arguments.json {
         let all: Vec<Told<'_>> = found

@@ -57,7 +57,7 @@ pub enum ConversationError {
 
 /// Where a conversation is or is to be.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct Conversing<'a> {
     pub sandbox: &'a dyn Sandbox,
     pub agent: &'a dyn AgentProvider,
     /// Of the agent's program.
@@ -67,7 +67,7 @@ pub(super) struct Place<'a> {
     pub cancel: &'a CancellationToken,
 }
 
-impl Place<'_> {
+impl Conversing<'_> {
     /// The files of the agent's conversation; none where its program keeps none.
     pub(super) async fn take(self, id: &str) -> Result<Vec<File>, ConversationError> {
         match self.agent.sessions() {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::conversation::{ConversationError, Place};
+use super::conversation::{ConversationError, Conversing};
 use super::emitter::Emitter;
 use super::error::{ExpressionError, RunErrorKind};
 use super::event::{Event, Notice};
@@ -118,8 +118,8 @@ pub(super) async fn iterate(
 }
 
 impl Iterating<'_> {
-    fn place<'b>(&'b self, cancel: &'b CancellationToken) -> Place<'b> {
-        Place {
+    fn place<'b>(&'b self, cancel: &'b CancellationToken) -> Conversing<'b> {
+        Conversing {
             sandbox: self.sandbox,
             agent: self.options.task.agent.as_ref(),
             environment: &self.plan.environment,

@@ -31,7 +31,7 @@ fn check_claude_work(name: &str, cost: u64) {
         raw(tool_result),
         text(FINAL),
         usage(200, 40, 600, 2),
-        costing(usage(200, 40, 600, 80), cost),
+        costing([200, 40, 600, 80], Some(cost)),
         result(FINAL, false),
     ];
     assert_eq!(got, want, "{name}");

@@ -68,23 +68,27 @@ pub(crate) fn session() -> AgentEvent {
     }
 }
 
-/// With what it cost in millionths of a dollar.
-pub(crate) fn costing(event: AgentEvent, micro_usd: u64) -> AgentEvent {
-    let AgentEvent::Usage { mut usage } = event else {
-        panic!("{event:?} tells no usage");
-    };
-    usage.cost_micro_usd = Some(micro_usd);
-    AgentEvent::Usage { usage }
+pub(crate) fn usage(input: u64, created: u64, read: u64, output: u64) -> AgentEvent {
+    costing([input, created, read, output], None)
 }
 
-pub(crate) fn usage(input: u64, created: u64, read: u64, output: u64) -> AgentEvent {
+/// With what it cost in millionths of a dollar.
+pub(crate) fn costing(
+    [
+        input_tokens,
+        cache_creation_tokens,
+        cache_read_tokens,
+        output_tokens,
+    ]: [u64; 4],
+    cost_micro_usd: Option<u64>,
+) -> AgentEvent {
     AgentEvent::Usage {
         usage: Usage {
-            input_tokens: input,
-            cache_creation_tokens: created,
-            cache_read_tokens: read,
-            output_tokens: output,
-            ..Usage::default()
+            input_tokens,
+            cache_creation_tokens,
+            cache_read_tokens,
+            output_tokens,
+            cost_micro_usd,
         },
     }
 }
