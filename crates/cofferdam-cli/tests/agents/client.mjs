@@ -1,14 +1,41 @@
-// A whole task by the Model Context Protocol's own kit: node client.mjs KIT COFFERDAM, in a repository.
+// A whole task by the Model Context Protocol's own kit, in a repository: node client.mjs KIT COFFERDAM, or over HTTP
+// node client.mjs KIT http://127.0.0.1:PORT/ FILE, where FILE has the word that the server wants.
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 
-const [kit, cofferdam] = process.argv.slice(2)
+const [kit, server, file] = process.argv.slice(2)
 const load = name => import(pathToFileURL(`${kit}/dist/esm/client/${name}.js`))
 const { Client } = await load('index')
 const { StdioClientTransport } = await load('stdio')
+const { StreamableHTTPClientTransport } = await load('streamableHttp')
+
+const over = headers => new StreamableHTTPClientTransport(new URL(server), { requestInit: { headers } })
+const token = file && readFileSync(file, 'utf8').trim()
+const known = { Authorization: `Bearer ${token}` }
+if (file) {
+    // Each is refused by what it has, and the same with the word alone is heard below. The last one is what this kit can send.
+    for (const [code, headers] of [
+        [401, {}],
+        [401, { Authorization: 'Bearer ' }],
+        [401, { Authorization: `Bearer ${token.slice(0, -1)}x` }],
+        [401, { Authorization: `Bearer ${token}x` }],
+        [401, { Authorization: `Basic ${token}` }],
+        [403, { ...known, Origin: 'http://evil.example' }],
+        [403, { ...known, Origin: 'null' }],
+        [403, { ...known, Host: 'evil.example' }],
+        [403, { ...known, Host: `evil.example:${new URL(server).port}` }],
+        [undefined, { ...known, Host: `localhost:${new URL(server).port}` }],
+    ]) {
+        const other = new Client({ name: 'kit', version: '1' })
+        const why = await other.connect(over(headers)).then(() => ({}), error => error)
+        assert.equal(why.code, code, `${JSON.stringify(headers)}: ${why}`)
+        await other.close()
+    }
+}
 
 const client = new Client({ name: 'kit', version: '1' })
-await client.connect(new StdioClientTransport({ command: cofferdam, args: ['mcp'], env: process.env }))
+await client.connect(file ? over(known) : new StdioClientTransport({ command: server, args: ['mcp'], env: process.env }))
 assert.match(client.getInstructions(), /sandbox-create/)
 
 // The kit knows by this which answers are to be as their schemas say.
@@ -54,6 +81,13 @@ assert.ok(left.id)
 while (!(await call('output', { sandbox, id: left.id })).output.includes('begun')) { /* it comes */ }
 await call('kill', { sandbox, id: left.id })
 await call('ports', { sandbox })
+if (file) {
+    // What is too long is refused by its size, and the next one is heard. In the sandbox alone: it is in no commit.
+    const write = length => call('write', { sandbox, path: '/tmp/long', content: 'x'.repeat(length) })
+    assert.equal((await write((4 << 20) - 1000)).bytes, (4 << 20) - 1000)
+    await assert.rejects(write(4 << 20), { code: 413 })
+    assert.equal((await call('exec', { sandbox, command: 'wc -c < /tmp/long' })).output, `${(4 << 20) - 1000}\n`)
+}
 const listed = (await call('list', {})).sandboxes
 assert.deepEqual(listed.map(one => [one.name, one.state]), [['by-the-kit', 'active']])
 await client.close()

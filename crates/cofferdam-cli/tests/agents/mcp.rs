@@ -1,7 +1,9 @@
 //! `cofferdam mcp`, as clients drive it that others wrote: Claude Code with these tools alone, and the protocol's own kit for
 //! JavaScript.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::Child;
 
 use cofferdam_lab::model::{Tool, Turn};
 use serde_json::{Value, json};
@@ -54,8 +56,7 @@ fn claude_code_does_a_task_with_these_tools_alone() {
             "--verbose",
         ])
         .args(["--mcp-config", &server.to_string(), "--strict-mcp-config"])
-        .args(["--allowedTools", "mcp__cofferdam"])
-        .args(["--disallowedTools", "Bash,Edit,Write,NotebookEdit"])
+        .args(["--allowedTools", "mcp__cofferdam", "--tools", ""])
         .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
         // All of them are told to the model, from its first turn on.
         .env("ENABLE_TOOL_SEARCH", "false")
@@ -65,11 +66,15 @@ fn claude_code_does_a_task_with_these_tools_alone() {
     assert_eq!(result["result"], "Done: cofferdam merge fix", "{result}");
     let seen = world.seen();
     assert_eq!(seen.work().count(), 6);
-    // It has no other tool that changes files or runs programs.
+    // It has no other tool that changes files or runs programs, nor any that looks at them, and calls none.
     for request in seen.work() {
-        let mut tools = request.tools().into_iter();
-        assert!(!tools.any(|name| ["Bash", "Edit", "Write"].contains(&name)));
+        let tools = request.tools();
+        assert_eq!(tools.len(), 13, "{tools:?}");
+        assert_eq!(others(tools), [""; 0]);
     }
+    let called = called(&done.lines());
+    assert_eq!(called.len(), 5, "{called:?}");
+    assert_eq!(others(called.iter().map(String::as_str)), [""; 0]);
     let subjects = world.git(&["log", "--format=%s", "cofferdam/fix"]);
     assert_eq!(
         subjects,
@@ -85,19 +90,65 @@ fn claude_code_does_a_task_with_these_tools_alone() {
         .expect_code(0);
 }
 
+/// Those that are not ours.
+fn others<'a>(tools: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let tools = tools.into_iter();
+    tools
+        .filter(|name| !name.starts_with("mcp__cofferdam__sandbox-"))
+        .collect()
+}
+
+/// The tools that were called, as the program tells of it.
+fn called(lines: &[Value]) -> Vec<String> {
+    let said = lines.iter().filter(|line| line["type"] == "assistant");
+    let blocks = said.filter_map(|line| line["message"]["content"].as_array());
+    let calls = blocks.flatten().filter(|one| one["type"] == "tool_use");
+    calls
+        .map(|call| call["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
 /// It checks what each tool tells against the schema that the server gives for it.
 // covers: S4-G5
 #[test]
 fn the_protocols_own_client_does_a_task() {
     let world = World::new(Program::ClaudeCode, [Turn::default()]);
+    does_a_task(&world, &[env!("CARGO_BIN_EXE_cofferdam")]);
+}
+
+/// The same over HTTP, where who does not know the word, and what comes from a page or under another name, is refused first.
+// covers: S4-G5
+#[test]
+fn the_protocols_own_client_does_a_task_over_http() {
+    let world = World::new(Program::ClaudeCode, [Turn::default()]);
+    let mut served = Served(world.server());
+    let mut said = String::new();
+    let stderr = served.0.stderr.as_mut().unwrap();
+    BufReader::new(stderr).read_line(&mut said).unwrap();
+    let address = said.split(' ').next().unwrap();
+    assert!(address.starts_with("http://127.0.0.1:"), "{said}");
+    let file = world.token();
+    does_a_task(&world, &[address, file.to_str().unwrap()]);
+    // One that has gone leaves its sandbox, and the server is there for the next one.
+    assert!(served.0.try_wait().unwrap().is_none());
+}
+
+/// Ends with its test.
+struct Served(Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[track_caller]
+fn does_a_task(world: &World, server: &[&str]) {
     let kit = installed().join(".npm-global/lib/node_modules/@modelcontextprotocol/sdk");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/client.mjs");
-    let node = node();
-    let mut client = world.outside(&node);
-    client
-        .arg(script)
-        .arg(kit)
-        .arg(env!("CARGO_BIN_EXE_cofferdam"));
+    let mut client = world.outside(&node());
+    client.arg(script).arg(kit).args(server);
     let done = finish(client.spawn().unwrap()).expect_code(0);
     assert!(
         done.stdout.ends_with("everything held\n"),

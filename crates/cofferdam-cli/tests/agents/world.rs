@@ -220,6 +220,20 @@ impl World {
         command
     }
 
+    /// `cofferdam mcp --http`, at any port that is free.
+    pub(crate) fn server(&self) -> Child {
+        let mut command = self.sealed(Path::new(env!("CARGO_BIN_EXE_cofferdam")));
+        command
+            .args(["mcp", "--http", "127.0.0.1:0"])
+            .stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    /// The file with the word that it wants to hear.
+    pub(crate) fn token(&self) -> PathBuf {
+        self.place.path().join("cofferdam/mcp-token")
+    }
+
     /// Another command of `cofferdam`.
     #[track_caller]
     pub(crate) fn cofferdam(&self, arguments: &[&str]) -> Done {

@@ -19,6 +19,10 @@ mod keeper;
 mod kill;
 mod left;
 mod living;
+mod mcp;
+#[path = "../cli/mcp_client.rs"]
+#[expect(dead_code, reason = "other tests ask more of it")]
+mod mcp_client;
 mod mounted;
 mod no_room;
 mod roles;

@@ -16,6 +16,7 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::environment::{Done, TestEnvironment, open_mode};
+use crate::mcp_client::Client;
 
 /// What has not come by then does not come.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -156,6 +157,13 @@ impl Drop for Lives {
                 .status();
             drop(ended);
         }
+    }
+}
+
+impl Client {
+    #[track_caller]
+    pub(crate) fn start(environment: &TestEnvironment) -> Self {
+        Self::with(environment.command(&["mcp"]))
     }
 }
 

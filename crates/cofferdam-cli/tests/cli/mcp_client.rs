@@ -5,8 +5,6 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::environment::TestEnvironment;
-
 /// A client with a server of its own. The server ends with it.
 pub(crate) struct Client {
     child: Child,
@@ -16,11 +14,6 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    #[track_caller]
-    pub(crate) fn start(environment: &TestEnvironment) -> Self {
-        Self::with(environment.command(&["mcp"]))
-    }
-
     #[track_caller]
     pub(crate) fn with(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -56,9 +49,15 @@ impl Client {
 
     #[track_caller]
     pub(crate) fn hear(&mut self) -> Value {
+        let line = self.line();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    /// The next message as it is; nothing where its server has ended.
+    pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.from.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+        line
     }
 
     #[track_caller]

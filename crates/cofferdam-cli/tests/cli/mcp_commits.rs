@@ -283,3 +283,90 @@ fn a_pause_takes_none_of_a_programs_time() {
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);
 }
+
+/// Each word that somebody could take for a secret has a tool that gets it, and none of them is in what a commit says of itself.
+#[test]
+fn no_message_has_what_a_tool_was_given() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let mut commits = Vec::new();
+    let mut changes = |tool: &str, arguments: Value| {
+        let mut call = json!({"sandbox": "one"});
+        call.as_object_mut()
+            .unwrap()
+            .extend(arguments.as_object().unwrap().clone());
+        client.tool(tool, &call);
+        commits.push(lives.git(&["rev-parse", "cofferdam/one"]));
+        let message = lives.git(&["log", "-1", "--format=%B", "cofferdam/one"]);
+        message.trim_end().to_owned()
+    };
+    let write = json!({"path": "a", "content": "hunter-content hunter-old\n"});
+    assert_eq!(changes("sandbox-write", write), "sandbox-write: a");
+    let edit = json!({"path": "a", "old": "hunter-old", "new": "hunter-new"});
+    assert_eq!(changes("sandbox-edit", edit), "sandbox-edit: a");
+    let patch = "--- /dev/null\n+++ b/b\n@@ -0,0 +1 @@\n+hunter-patch\n";
+    assert_eq!(
+        changes("sandbox-edit", json!({"patch": patch})),
+        "sandbox-edit: b"
+    );
+    let exec = json!({
+        "command": "echo $TOKEN hunter-command > c; echo hunter-printed",
+        "environment": {"TOKEN": "hunter-variable"},
+    });
+    assert_eq!(changes("sandbox-exec", exec), "sandbox-exec: c");
+    let program = json!({"program": ["sh", "-c", "echo $1 > d", "x", "hunter-argument"]});
+    assert_eq!(changes("sandbox-exec", program), "sandbox-exec: d");
+    // Several files, more than are named one by one.
+    let many = json!({"command": "for i in 1 2 3 4 5 6 7 8 9; do echo hunter-many > many$i; done"});
+    let paths: Vec<String> = (1..=9).map(|number| format!("many{number}")).collect();
+    assert_eq!(
+        changes("sandbox-exec", many),
+        format!("sandbox-exec: many1 and 8 more\n\n{}", paths.join("\n"))
+    );
+    // Begun in the background, and committed by a call that knows nothing of it.
+    let begun = "echo hunter-background > e; touch /tmp/written; sleep 1000";
+    let begun = json!({"sandbox": "one", "command": begun, "background": true});
+    client.tool("sandbox-exec", &begun);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while lives.exec("one", "test -e /tmp/written").status.code() != Some(0) {
+        assert!(std::time::Instant::now() < until);
+    }
+    client.tool("sandbox-diff", &json!({"sandbox": "one"}));
+    commits.push(lives.git(&["rev-parse", "cofferdam/one"]));
+    let message = lives.git(&["log", "-1", "--format=%B", "cofferdam/one"]);
+    assert_eq!(message.trim_end(), "sandbox-diff: e");
+
+    // All of each commit but its files: also who made it, notes, and what is said of where a reference was.
+    commits.dedup();
+    assert_eq!(commits.len(), 7);
+    for commit in &commits {
+        let whole = lives.git(&["cat-file", "commit", commit]);
+        assert!(!whole.contains("hunter"), "{whole}");
+    }
+    let log = lives.git(&["log", "--walk-reflogs", "--format=%gs", "cofferdam/one"]);
+    assert!(!log.contains("hunter"), "{log}");
+    let inside = "git log --format=raw --all; git reflog; git stash list; cat $(git rev-parse --git-dir)/COMMIT_EDITMSG 2>/dev/null; true";
+    let inside = client.run(inside);
+    assert!(inside.contains("sandbox-edit: b"), "{inside}");
+    assert!(!inside.contains("hunter"), "{inside}");
+    // The control: they are in what was committed.
+    let all = lives.git(&["log", "-p", "cofferdam/one"]);
+    for word in [
+        "content",
+        "old",
+        "new",
+        "patch",
+        "command",
+        "variable",
+        "argument",
+        "many",
+        "background",
+    ] {
+        assert!(all.contains(&format!("hunter-{word}")), "{word}");
+    }
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}

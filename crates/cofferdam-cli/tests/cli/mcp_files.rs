@@ -123,3 +123,83 @@ fn a_patch_leads_nowhere_else() {
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);
 }
+
+/// A file of many answers goes in by one call, comes back by ranges as it was, and is in the commit.
+#[test]
+fn a_large_file_goes_in_and_comes_back() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    // Each line once, with what JSON writes in another way, and no end of the last one.
+    let line = |number: usize| format!("{number} \"quoted\" \\ \u{e9}\u{1f980}\ttab {number}");
+    let lines: Vec<String> = (0..10_000).map(line).collect();
+    let content = lines.join("\n");
+    assert!(content.len() > 300_000, "{}", content.len());
+    let write = json!({"sandbox": "one", "path": "large", "content": content});
+    let wrote = client.tool("sandbox-write", &write);
+    assert!(
+        wrote.starts_with(&format!("Made large, {} bytes.\n[commit ", content.len())),
+        "{wrote}"
+    );
+    assert_eq!(lives.git(&["show", "cofferdam/one:large"]), content);
+    let (mut whole, mut first) = (String::new(), 1);
+    while first <= lines.len() {
+        let read = json!({"sandbox": "one", "path": "large", "first_line": first, "lines": 1700});
+        let read = client.ask(
+            "tools/call",
+            &json!({"name": "sandbox-read", "arguments": read}),
+        );
+        let told = &read["structuredContent"];
+        assert_eq!(
+            (&told["first_line"], &told["total_lines"], &told["cut"]),
+            (&json!(first), &json!(10_000), &json!(false))
+        );
+        whole.push_str(told["content"].as_str().unwrap());
+        first += usize::try_from(told["lines"].as_u64().unwrap()).unwrap();
+    }
+    assert!(whole == content, "{} bytes came back", whole.len());
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// What is just short enough is a message as any other; what is longer changes nothing, and harms nobody who comes after it.
+#[test]
+fn a_message_has_a_bound() {
+    // Bytes, without the end of its line.
+    const LONGEST: usize = (16 << 20) - 1;
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let message = |id: &str, path: &str, length: usize| {
+        let with = |content: &str| {
+            let arguments = json!({"sandbox": "one", "path": path, "content": content});
+            let params = json!({"name": "sandbox-write", "arguments": arguments});
+            json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+                .to_string()
+        };
+        let whole = with(&"x".repeat(length - with("").len()));
+        assert_eq!(whole.len(), length);
+        whole + "\n"
+    };
+    client.raw(message("fits", "fits", LONGEST).as_bytes());
+    let told = client.hear();
+    assert_eq!(
+        (&told["id"], &told["result"]["isError"]),
+        (&json!("fits"), &json!(false)),
+        "{told}"
+    );
+    client.raw(message("long", "long", LONGEST + 1).as_bytes());
+    // Whatever is said of that one.
+    let files = client.run("cat fits | tr -d x | wc -c; ls");
+    assert_eq!(files, "0\nREADME.md\nfits\nsrc\n[exit code 0]\n");
+    let size = lives.git(&["cat-file", "-s", "cofferdam/one:fits"]);
+    assert!(size.parse::<usize>().unwrap() > LONGEST - 1000, "{size}");
+    let there = lives.git(&["ls-tree", "--name-only", "cofferdam/one"]);
+    assert_eq!(there, "README.md\nfits\nsrc");
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
