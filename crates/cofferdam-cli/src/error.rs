@@ -479,6 +479,11 @@ fn manage_hint(error: &ManageError) -> Option<String> {
                  --force {name}` leaves the checkout as it is"
             ));
         }
+        ManageError::BranchLeft { name, .. } => {
+            return Some(format!(
+                "when nothing is in its way any more, `cofferdam delete {name}` deletes it"
+            ));
+        }
         ManageError::HalfMerged { name, .. } => {
             return Some(format!(
                 "when nothing is in its way, finish it with `cofferdam gc`; `cofferdam delete --purge {name}` leaves the checkout as it is"

@@ -203,6 +203,7 @@ fn in_manage(error: &ManageError) -> Cause<'_> {
         | ManageError::UncommittedWork { .. }
         | ManageError::KeptWork { .. }
         | ManageError::Applying { .. }
+        | ManageError::BranchLeft { .. }
         | ManageError::OtherCleansUp
         | ManageError::Orphaned { .. }
         | ManageError::Ambiguous { .. }

@@ -2,6 +2,8 @@
 // node client.mjs KIT http://127.0.0.1:PORT/ FILE, where FILE has the word that the server wants.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
+import { request } from 'node:http'
+import { Readable } from 'node:stream'
 import { pathToFileURL } from 'node:url'
 
 const [kit, server, file] = process.argv.slice(2)
@@ -10,12 +12,21 @@ const { Client } = await load('index')
 const { StdioClientTransport } = await load('stdio')
 const { StreamableHTTPClientTransport } = await load('streamableHttp')
 
-const over = headers => new StreamableHTTPClientTransport(new URL(server), { requestInit: { headers } })
+// What this machine's own `fetch` would not send: the name that a page has made lead here.
+const named = host => (url, { method, headers, body, signal }) => new Promise((resolve, reject) => {
+    const asked = request(url, { method, signal, headers: { ...Object.fromEntries(headers), host } }, answer => {
+        const has = answer.statusCode === 202 ? null : Readable.toWeb(answer)
+        resolve(new Response(has, { status: answer.statusCode, headers: answer.headers }))
+    })
+    asked.on('error', reject).end(body)
+})
+const over = (headers, host) => new StreamableHTTPClientTransport(new URL(server), { requestInit: { headers }, fetch: host && named(host) })
 const token = file && readFileSync(file, 'utf8').trim()
 const known = { Authorization: `Bearer ${token}` }
 if (file) {
-    // Each is refused by what it has, and the same with the word alone is heard below. The last one is what this kit can send.
-    for (const [code, headers] of [
+    // Each is refused by what is wrong with it; nothing is wrong with the last one.
+    const { host, port } = new URL(server)
+    for (const [code, headers, name] of [
         [401, {}],
         [401, { Authorization: 'Bearer ' }],
         [401, { Authorization: `Bearer ${token.slice(0, -1)}x` }],
@@ -23,13 +34,14 @@ if (file) {
         [401, { Authorization: `Basic ${token}` }],
         [403, { ...known, Origin: 'http://evil.example' }],
         [403, { ...known, Origin: 'null' }],
-        [403, { ...known, Host: 'evil.example' }],
-        [403, { ...known, Host: `evil.example:${new URL(server).port}` }],
-        [undefined, { ...known, Host: `localhost:${new URL(server).port}` }],
+        [403, { ...known, Origin: `http://${host}` }],
+        [403, known, 'evil.example'],
+        [403, known, `evil.example:${port}`],
+        [undefined, known, `localhost:${port}`],
     ]) {
         const other = new Client({ name: 'kit', version: '1' })
-        const why = await other.connect(over(headers)).then(() => ({}), error => error)
-        assert.equal(why.code, code, `${JSON.stringify(headers)}: ${why}`)
+        const why = await other.connect(over(headers, name)).then(() => ({}), error => error)
+        assert.equal(why.code, code, `${JSON.stringify(headers)} ${name}: ${why}`)
         await other.close()
     }
 }

@@ -290,3 +290,71 @@ fn a_missing_branch_is_brought_back_as_the_hint_says() {
     environment.cofferdam(&["delete", "one"]).expect_code(0);
     environment.expect_clean();
 }
+
+/// What stands in the way of a branch is named with what is left, nothing is lost, and the same command finishes it later.
+// covers: S4-E15
+#[test]
+fn one_whose_branch_cannot_go_is_deleted_when_it_can() {
+    let way = |lives: &Lives, in_the_way: &str| match in_the_way {
+        "a lock" => lives
+            .repository()
+            .join(".git/refs/heads/cofferdam/one.lock"),
+        _ => lives.temporary().join("theirs"),
+    };
+    for (in_the_way, collected) in [("a lock", true), ("a lock", false), ("a worktree", true)] {
+        for options in [&[][..], &["--force"], &["--purge"]] {
+            let what = format!("{in_the_way} {collected} {options:?}");
+            let lives = Lives::with("one", &["--network", "none"]);
+            lives.exec("one", &commit_script(&["work"])).expect_code(0);
+            if collected {
+                lives.cofferdam(&["collect", "one"]).expect_code(0);
+            }
+            let way = way(&lives, in_the_way);
+            let place = way.to_str().unwrap();
+            if in_the_way == "a lock" {
+                cofferdam::fsx::write_private(&way, b"").unwrap();
+            } else {
+                lives.git(&["worktree", "add", "-q", place, "cofferdam/one"]);
+                cofferdam::fsx::write_private(&way.join("draft"), b"theirs\n").unwrap();
+            }
+            let delete = [&["delete", "one"], options].concat();
+            for _ in 0..2 {
+                let refused = lives.cofferdam(&delete).expect_code(1);
+                for told in [
+                    "error: sandbox `one` has ended, and its branch `cofferdam/one` is left: ",
+                    place,
+                    "hint: when nothing is in its way any more, `cofferdam delete one` deletes it\n",
+                ] {
+                    assert!(refused.stderr.contains(told), "{what}: {told}: {refused}");
+                }
+                if in_the_way != "a lock" {
+                    let switch = format!("`git -C {place} switch NAME`");
+                    assert!(refused.stderr.contains(&switch), "{what}: {refused}");
+                }
+                assert_eq!(lives.state("one"), "stopped", "{what}");
+                let there = lives.git(&["log", "--all", "--format=%s"]);
+                assert!(there.lines().any(|line| line == "work"), "{what}: {there}");
+                lives.git(&["fsck", "--strict"]);
+            }
+            if in_the_way == "a lock" {
+                cofferdam::fsx::remove_file_if_exists(&way).unwrap();
+            } else {
+                let draft = std::fs::read_to_string(way.join("draft")).unwrap();
+                assert_eq!(draft, "theirs\n", "{what}");
+                lives.git(&["-C", place, "switch", "-q", "-c", "theirs"]);
+            }
+            lives.cofferdam(&delete).expect_code(0);
+            assert!(lives.listed("one").is_none(), "{what}");
+            let branches = lives.git(&["branch", "--list", "cofferdam/*"]);
+            assert_eq!(branches, "", "{what}");
+            let kept = lives.git(&["log", "--all", "--format=%s"]);
+            let is_kept = kept.lines().any(|line| line == "work");
+            let somewhere = in_the_way != "a lock" || options != ["--purge"];
+            assert_eq!(is_kept, somewhere, "{what}: {kept}");
+            if in_the_way != "a lock" {
+                lives.git(&["worktree", "remove", "--force", place]);
+            }
+            lives.expect_clean();
+        }
+    }
+}

@@ -367,6 +367,7 @@ fn one_that_goes_away_while_a_sandbox_is_started() {
     });
 }
 
+// covers: S4-E15
 #[test]
 fn one_that_goes_away_while_a_sandbox_is_deleted() {
     check(&Case {

@@ -65,7 +65,7 @@ fn create_refuses_what_cannot_be() {
     assert_eq!(lives.references(), before);
 }
 
-// covers: S4-FR2.1, S4-FR2.4, S4-AC2.1, S4-AC2.4, S4-E8, S4-E11
+// covers: S4-FR2.1, S4-FR2.4, S4-AC2.1, S4-AC2.4, S4-D4, S4-E8, S4-E11
 #[test]
 fn paused_and_resumed() {
     let lives = Lives::with("box", &["--network", "none"]);
@@ -125,6 +125,7 @@ fn nobody_of_that_name_is_paused_or_resumed() {
     }
 }
 
+// covers: S4-D4
 #[test]
 fn stopped_and_started_with_its_files() {
     let lives = Lives::with("box", &["--env", "GIVEN=once"]);

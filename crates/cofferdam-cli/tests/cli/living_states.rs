@@ -70,6 +70,7 @@ fn what_a_sync_waits_for_ends_with_the_sandbox() {
     assert_eq!(lives.listed("box"), None);
 }
 
+// covers: S4-D4
 #[test]
 fn one_that_is_being_made() {
     let lives = Lives::new();
@@ -118,6 +119,7 @@ fn what_is_being_made_ends_with_whoever_makes_it() {
     lives.expect_clean();
 }
 
+// covers: S4-D4
 #[test]
 fn one_whose_setup_failed_is_kept_for_a_look() {
     let lives = Lives::new();

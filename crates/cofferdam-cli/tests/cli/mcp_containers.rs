@@ -44,6 +44,13 @@ fn expect_clean(world: &World) {
     }
 }
 
+fn containers_of(world: &World) -> Vec<String> {
+    if world.engine == NATIVE {
+        return Vec::new();
+    }
+    world.containers()
+}
+
 /// Makes a sandbox in which a program counts, and says that program's id.
 #[track_caller]
 fn counting(client: &mut Client, world: &World, name: &str) -> String {
@@ -202,6 +209,38 @@ fn all_of_a_repository_and_all_of_all_are_paused() {
     });
 }
 
+/// On a machine that does much else at the same time, which is why it is the shortest of some that counts.
+// covers: S4-NFR3
+#[test]
+fn making_one_takes_seconds_and_pausing_it_less_than_one() {
+    everywhere(|world| {
+        let mut client = Client::with(world.command(&["mcp"]));
+        let began = Instant::now();
+        client.tool("sandbox-create", &json!({"name": "one"}));
+        let made = began.elapsed();
+        assert!(made < Duration::from_secs(10), "{}: {made:?}", world.engine);
+        let mut shortest = [Duration::MAX; 2];
+        for _ in 0..5 {
+            for (command, shortest) in ["pause", "resume"].into_iter().zip(&mut shortest) {
+                let began = Instant::now();
+                world.cofferdam(&[command, "one"]).expect_code(0);
+                *shortest = began.elapsed().min(*shortest);
+            }
+        }
+        let second = Duration::from_secs(1);
+        let [pause, resume] = shortest;
+        assert!(
+            pause < second && resume < second,
+            "{}: {shortest:?}",
+            world.engine
+        );
+        drop(client);
+        world
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
+    });
+}
+
 /// Also while a program of it runs in the background. What was on its branch can be brought back, and with `--purge` nothing is left.
 // covers: S4-FR3.1, S4-FR3.2, S4-FR3.3, S4-AC3.1, S4-AC3.2, S4-AC3.3, S4-UJ5
 #[test]
@@ -216,9 +255,7 @@ fn a_deleted_one_is_gone() {
             let write = json!({"sandbox": "one", "path": "made", "content": "made\n"});
             client.tool("sandbox-write", &write);
             let tip = environment.git(&["rev-parse", "cofferdam/one"]);
-            if world.engine != NATIVE {
-                assert_eq!(world.containers().is_empty(), false);
-            }
+            assert_eq!(world.engine != NATIVE, !containers_of(world).is_empty());
             let delete = [&["delete", "one"], words].concat();
             world.cofferdam(&delete).expect_code(0);
             assert_eq!(state(&mut client, world, "one"), "not there");

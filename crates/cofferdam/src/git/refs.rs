@@ -503,6 +503,19 @@ fn is_before(reference: &str, id: SandboxId) -> bool {
     reference.starts_with(&own(id, Own::Before))
 }
 
+/// Deletes `refs/cofferdam/<id>/*`, and keeps nothing of what they name.
+pub async fn purge_own(
+    repo: &Repository,
+    id: SandboxId,
+    cancel: &CancellationToken,
+) -> Result<(), RefError> {
+    for Listed { reference, id: tip } in list(repo, &below_own(id), cancel).await? {
+        let delete = Transaction::new("cofferdam: purged").delete(&reference, &tip);
+        delete.commit(repo, cancel).await?;
+    }
+    Ok(())
+}
+
 /// Deletes `reference`, which must be at `tip`. What no branch, tag or remote branch contains goes to the trash;
 /// returns that trash ref.
 async fn let_go(

@@ -279,15 +279,30 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
                 of: heir.name.clone(),
             });
             hand_over(&target.home, heir, cancel).await?;
-        } else if options.purge || repo.is_elsewhere(&tip, branch, cancel).await? {
-            delete_branch(&repo, branch, &tip, cancel).await?;
         } else {
-            let kept =
-                refs::delete_branch_to_trash(&repo, branch, &tip, &record.name, cancel).await?;
-            trash.push(kept);
+            let left = |source| ManageError::BranchLeft {
+                name: record.name.to_string(),
+                branch: branch.clone(),
+                source,
+            };
+            if options.purge || repo.is_elsewhere(&tip, branch, cancel).await? {
+                let deleted = delete_branch(&repo, branch, &tip, cancel).await;
+                deleted.map_err(|error| match error {
+                    ManageError::Refs(source) => left(source),
+                    other => other,
+                })?;
+            } else {
+                let name = &record.name;
+                let kept = refs::delete_branch_to_trash(&repo, branch, &tip, name, cancel).await;
+                trash.push(kept.map_err(left)?);
+            }
         }
     }
-    trash.extend(refs::delete_own(&repo, record.id, &record.name, cancel).await?);
+    if options.purge {
+        refs::purge_own(&repo, record.id, cancel).await?;
+    } else {
+        trash.extend(refs::delete_own(&repo, record.id, &record.name, cancel).await?);
+    }
     let name = record.name.clone();
     owned.forget()?;
     Ok(Deleted {

@@ -7,7 +7,7 @@ use crate::git::land::LandError;
 use crate::git::refs::RefError;
 use crate::git::worktree::WorktreeError;
 use crate::git::{GitError, Oid, RepositoryError};
-use crate::names::SandboxId;
+use crate::names::{BranchName, SandboxId};
 use crate::registry::RegistryError;
 use crate::sandbox::SandboxError;
 use crate::session::collect::error::CollectError;
@@ -72,6 +72,13 @@ pub enum ManageError {
     /// Without the sandbox nobody could finish it or take it back.
     #[error("a `cofferdam apply {name}` into {} was cut short", checkout.display())]
     Applying { name: String, checkout: PathBuf },
+    /// A deletion went as far as this: its programs and its files are gone, and what was on the branch is there.
+    #[error("sandbox `{name}` has ended, and its branch `{branch}` is left: {source}")]
+    BranchLeft {
+        name: String,
+        branch: BranchName,
+        source: RefError,
+    },
     /// Cancelled while waiting for it, or it took too long.
     #[error("another `cofferdam gc` is at work, and has to end first")]
     OtherCleansUp,
