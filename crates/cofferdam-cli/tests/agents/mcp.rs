@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Command};
 
 use cofferdam_lab::model::{Tool, Turn};
 use serde_json::{Value, json};
@@ -42,26 +42,7 @@ fn task() -> [Turn; 6] {
 fn claude_code_does_a_task_with_these_tools_alone() {
     let world = World::new(Program::ClaudeCode, task());
     let before = world.git(&["status", "--porcelain=v2", "--branch"]);
-    let server = json!({"mcpServers": {"cofferdam": {
-        "command": env!("CARGO_BIN_EXE_cofferdam"),
-        "args": ["mcp"],
-    }}});
-    let mut claude = world.program_outside();
-    claude
-        .args([
-            "-p",
-            "Make one ONE.",
-            "--output-format",
-            "stream-json",
-            "--verbose",
-        ])
-        .args(["--mcp-config", &server.to_string(), "--strict-mcp-config"])
-        .args(["--allowedTools", "mcp__cofferdam", "--tools", ""])
-        .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
-        // All of them are told to the model, from its first turn on.
-        .env("ENABLE_TOOL_SEARCH", "false")
-        .env("MCP_CONNECTION_NONBLOCKING", "0");
-    let done = finish(claude.spawn().unwrap()).expect_code(0);
+    let done = finish(claude(&world).spawn().unwrap()).expect_code(0);
     let result = done.report();
     assert_eq!(result["result"], "Done: cofferdam merge fix", "{result}");
     let seen = world.seen();
@@ -88,6 +69,50 @@ fn claude_code_does_a_task_with_these_tools_alone() {
     world
         .cofferdam(&["delete", "--force", "fix"])
         .expect_code(0);
+}
+
+/// A model that wants a shell all the same has none, and the check of what was called sees that it wanted one.
+#[test]
+fn claude_code_has_no_shell_beside_these_tools() {
+    let shell = Tool::Named {
+        name: "Bash".to_owned(),
+        input: json!({"command": "echo x > made-outside", "description": "write"}),
+    };
+    let script = [
+        Turn::tool(shell),
+        Turn::say("There is none.").after("No such tool"),
+    ];
+    let world = World::new(Program::ClaudeCode, script);
+    let done = finish(claude(&world).spawn().unwrap()).expect_code(0);
+    assert_eq!(done.report()["result"], "There is none.");
+    world.seen();
+    let called = called(&done.lines());
+    assert_eq!(others(called.iter().map(String::as_str)), ["Bash"]);
+    assert!(!world.repository().join("made-outside").exists());
+}
+
+/// The program, outside of any sandbox, with these tools alone.
+fn claude(world: &World) -> Command {
+    let server = json!({"mcpServers": {"cofferdam": {
+        "command": env!("CARGO_BIN_EXE_cofferdam"),
+        "args": ["mcp"],
+    }}});
+    let mut claude = world.program_outside();
+    claude
+        .args([
+            "-p",
+            "Make one ONE.",
+            "--output-format",
+            "stream-json",
+            "--verbose",
+        ])
+        .args(["--mcp-config", &server.to_string(), "--strict-mcp-config"])
+        .args(["--allowedTools", "mcp__cofferdam", "--tools", ""])
+        .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+        // All of them are told to the model, from its first turn on.
+        .env("ENABLE_TOOL_SEARCH", "false")
+        .env("MCP_CONNECTION_NONBLOCKING", "0");
+    claude
 }
 
 /// Those that are not ours.

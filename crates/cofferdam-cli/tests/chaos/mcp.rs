@@ -12,7 +12,7 @@ use crate::living::{NAME, NONE, check};
 use crate::mcp_client::Client;
 
 /// One of so many git calls is tried, unless all are wanted.
-const SHARE: u64 = 6;
+const SHARE: u64 = 8;
 /// The longest that a call here takes on a machine that has time for it.
 const LONGEST: u64 = 200_000;
 /// What the tools make.

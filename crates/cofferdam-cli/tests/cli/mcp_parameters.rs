@@ -751,7 +751,9 @@ fn diff_offset(scene: &mut Scene) {
     let (mut whole, mut offset, mut parts) = (String::new(), json!(0), 0);
     let size = loop {
         let told = scene.told("sandbox-diff", json!({"sandbox": "one", "offset": offset}));
-        whole.push_str(told["diff"].as_str().unwrap());
+        let part = told["diff"].as_str().unwrap();
+        assert_ne!(part, "", "nothing from {offset} on");
+        whole.push_str(part);
         parts += 1;
         if told["next"].is_null() {
             break told["size"].clone();
