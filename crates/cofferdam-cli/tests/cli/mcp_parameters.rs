@@ -135,8 +135,8 @@ impl Scene {
 
     /// What a tool tells as data.
     #[track_caller]
-    fn told(&mut self, tool: &str, arguments: Value) -> Value {
-        self.note(tool, &arguments);
+    fn told(&mut self, tool: &str, arguments: &Value) -> Value {
+        self.note(tool, arguments);
         let call = json!({"name": tool, "arguments": arguments});
         let told = self.client.ask("tools/call", &call);
         assert_ne!(told["isError"], true, "{tool} {arguments}: {told}");
@@ -145,9 +145,9 @@ impl Scene {
 
     /// The text of one that fails.
     #[track_caller]
-    fn refused(&mut self, tool: &str, arguments: Value) -> String {
-        self.note(tool, &arguments);
-        self.client.error(tool, &arguments)
+    fn refused(&mut self, tool: &str, arguments: &Value) -> String {
+        self.note(tool, arguments);
+        self.client.error(tool, arguments)
     }
 
     /// What a line for the shell prints in a sandbox.
@@ -155,7 +155,7 @@ impl Scene {
     fn prints(&mut self, sandbox: &str, command: &str) -> String {
         let told = self.told(
             "sandbox-exec",
-            json!({"sandbox": sandbox, "command": command}),
+            &json!({"sandbox": sandbox, "command": command}),
         );
         assert_eq!(told["exit_code"], 0, "{command}: {told}");
         told["output"].as_str().unwrap().to_owned()
@@ -173,7 +173,7 @@ impl Scene {
     fn output_with(&mut self, id: &Value, text: &str) -> Value {
         let until = Instant::now() + LIMIT;
         loop {
-            let told = self.told("sandbox-output", json!({"sandbox": "one", "id": id}));
+            let told = self.told("sandbox-output", &json!({"sandbox": "one", "id": id}));
             if told["output"].as_str().unwrap().contains(text) {
                 return told;
             }
@@ -186,7 +186,7 @@ impl Scene {
     fn end_of(&mut self, id: &Value) -> Value {
         let until = Instant::now() + LIMIT;
         loop {
-            let told = self.told("sandbox-output", json!({"sandbox": "one", "id": id}));
+            let told = self.told("sandbox-output", &json!({"sandbox": "one", "id": id}));
             if told["running"] == false {
                 return told;
             }
@@ -202,7 +202,7 @@ fn each<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
 }
 
 fn create_name(scene: &mut Scene) {
-    let made = scene.told("sandbox-create", json!({"name": "A name!"}));
+    let made = scene.told("sandbox-create", &json!({"name": "A name!"}));
     assert_eq!(made["name"], "a-name");
     assert_eq!(scene.lives.state("a-name"), "active");
 }
@@ -211,7 +211,7 @@ fn create_base(scene: &mut Scene) {
     let first = scene.lives.git(&["rev-parse", "HEAD^"]);
     let now = scene.lives.git(&["rev-parse", "HEAD"]);
     scene.lives.git(&["tag", "v1", "HEAD^"]);
-    let made = scene.told("sandbox-create", json!({"name": "of a tag", "base": "v1"}));
+    let made = scene.told("sandbox-create", &json!({"name": "of a tag", "base": "v1"}));
     assert_eq!(made["base"], json!(first));
     let branch = scene.lives.git(&["rev-parse", "cofferdam/of-a-tag"]);
     assert_eq!(branch, first);
@@ -219,7 +219,7 @@ fn create_base(scene: &mut Scene) {
         scene.prints("of-a-tag", "ls -A | grep -vx .git"),
         "README.md\nsrc\n"
     );
-    let made = scene.told("sandbox-create", json!({"name": "of now"}));
+    let made = scene.told("sandbox-create", &json!({"name": "of now"}));
     assert_eq!(made["base"], json!(now));
     assert_eq!(scene.prints("of-now", "cat .gitignore"), "ignored/\n");
 }
@@ -232,10 +232,10 @@ fn exec_sandbox(scene: &mut Scene) {
 
 fn exec_program(scene: &mut Scene) {
     let words = json!(["printf", "%s|", "$HOME", "a b", "*", "; ls"]);
-    let ran = scene.told("sandbox-exec", json!({"sandbox": "one", "program": words}));
+    let ran = scene.told("sandbox-exec", &json!({"sandbox": "one", "program": words}));
     assert_eq!(ran["output"], "$HOME|a b|*|; ls|");
     let line = "echo $((1 + 2)); exit 7";
-    let ran = scene.told("sandbox-exec", json!({"sandbox": "one", "command": line}));
+    let ran = scene.told("sandbox-exec", &json!({"sandbox": "one", "command": line}));
     assert_eq!(
         (&ran["output"], &ran["exit_code"]),
         (&json!("3\n"), &json!(7))
@@ -246,7 +246,7 @@ fn exec_program(scene: &mut Scene) {
         json!({"sandbox": "one"}),
         json!({"sandbox": "one", "program": []}),
     ] {
-        let refused = scene.refused("sandbox-exec", arguments);
+        let refused = scene.refused("sandbox-exec", &arguments);
         assert!(
             refused.contains("one of `command` and `program`"),
             "{refused}"
@@ -262,12 +262,12 @@ fn exec_directory(scene: &mut Scene) {
         ("/tmp", "/tmp\n".to_owned()),
     ] {
         let arguments = json!({"sandbox": "one", "command": "pwd", "directory": directory});
-        let ran = scene.told("sandbox-exec", arguments);
+        let ran = scene.told("sandbox-exec", &arguments);
         assert_eq!(ran["output"], json!(prints));
     }
     let arguments = json!({"sandbox": "one", "program": ["cat", "lib.txt"], "directory": "src"});
     assert_eq!(
-        scene.told("sandbox-exec", arguments)["output"],
+        scene.told("sandbox-exec", &arguments)["output"],
         "one\ntwo\n"
     );
 }
@@ -277,7 +277,7 @@ fn exec_environment(scene: &mut Scene) {
     let command = "echo \"$GIVEN|${OTHER-unset}|${NOT-unset}\"";
     let arguments = json!({"sandbox": "one", "command": command, "environment": variables});
     assert_eq!(
-        scene.told("sandbox-exec", arguments)["output"],
+        scene.told("sandbox-exec", &arguments)["output"],
         "a b||unset\n"
     );
     // Of that call alone.
@@ -288,14 +288,14 @@ fn exec_timeout(scene: &mut Scene) {
     let command = "echo begun; sleep 1000";
     let began = Instant::now();
     let arguments = json!({"sandbox": "one", "command": command, "timeout": 1});
-    let ran = scene.told("sandbox-exec", arguments);
+    let ran = scene.told("sandbox-exec", &arguments);
     assert!(began.elapsed() >= Duration::from_secs(1));
     assert_eq!(
         (&ran["timed_out"], &ran["signal"], &ran["output"]),
         (&json!(true), &json!(9), &json!("begun\n"))
     );
     let arguments = json!({"sandbox": "one", "command": "sleep 2; echo done", "timeout": 60});
-    let ran = scene.told("sandbox-exec", arguments);
+    let ran = scene.told("sandbox-exec", &arguments);
     assert_eq!(
         (&ran["timed_out"], &ran["output"]),
         (&json!(false), &json!("done\n"))
@@ -306,7 +306,7 @@ fn exec_background(scene: &mut Scene) {
     let command = "while [ ! -e /tmp/go ]; do sleep 0.02; done; echo gone on";
     let arguments = json!({"sandbox": "one", "command": command, "background": true});
     // Waiting for it would be for ever.
-    let ran = scene.told("sandbox-exec", arguments);
+    let ran = scene.told("sandbox-exec", &arguments);
     assert_eq!(
         (&ran["exit_code"], &ran["output"]),
         (&Value::Null, &json!(""))
@@ -319,7 +319,7 @@ fn exec_background(scene: &mut Scene) {
     );
     let arguments = json!({"sandbox": "one", "command": "echo waited for", "background": false});
     assert_eq!(
-        scene.told("sandbox-exec", arguments)["output"],
+        scene.told("sandbox-exec", &arguments)["output"],
         "waited for\n"
     );
 }
@@ -328,20 +328,20 @@ fn output(scene: &mut Scene) {
     let mut begin = |sandbox: &str, text: &str| {
         let command = format!("printf {text}; sleep 1000");
         let arguments = json!({"sandbox": sandbox, "command": command, "background": true});
-        scene.told("sandbox-exec", arguments)["id"].clone()
+        scene.told("sandbox-exec", &arguments)["id"].clone()
     };
     let (first, second) = (begin("one", "0123456789"), begin("one", "other"));
     scene.output_with(&second, "other");
     let told = scene.output_with(&first, "0123456789");
     assert_eq!((&told["offset"], &told["next"]), (&json!(0), &json!(10)));
     let arguments = json!({"sandbox": "one", "id": first, "offset": 7});
-    let told = scene.told("sandbox-output", arguments);
+    let told = scene.told("sandbox-output", &arguments);
     assert_eq!(
         (&told["output"], &told["offset"]),
         (&json!("789"), &json!(7))
     );
     let arguments = json!({"sandbox": "two", "id": first});
-    let refused = scene.refused("sandbox-output", arguments);
+    let refused = scene.refused("sandbox-output", &arguments);
     assert!(
         refused.contains("the sandbox 'two' knows no program"),
         "{refused}"
@@ -349,7 +349,7 @@ fn output(scene: &mut Scene) {
     for id in [first, second] {
         scene.told(
             "sandbox-kill",
-            json!({"sandbox": "one", "id": id, "force": true}),
+            &json!({"sandbox": "one", "id": id, "force": true}),
         );
     }
 }
@@ -358,20 +358,20 @@ fn kill(scene: &mut Scene) {
     let command = "trap 'echo asked; exit 3' TERM; echo up; while :; do sleep 0.02; done";
     let mut begin = || {
         let arguments = json!({"sandbox": "one", "command": command, "background": true});
-        let id = scene.told("sandbox-exec", arguments)["id"].clone();
+        let id = scene.told("sandbox-exec", &arguments)["id"].clone();
         scene.output_with(&id, "up");
         id
     };
     let [asked, forced] = [(); 2].map(|()| begin());
     let elsewhere = json!({"sandbox": "two", "id": asked});
-    let refused = scene.refused("sandbox-kill", elsewhere);
+    let refused = scene.refused("sandbox-kill", &elsewhere);
     assert!(
         refused.contains("the sandbox 'two' knows no program"),
         "{refused}"
     );
     scene.told(
         "sandbox-kill",
-        json!({"sandbox": "one", "id": forced, "force": true}),
+        &json!({"sandbox": "one", "id": forced, "force": true}),
     );
     let end = scene.end_of(&forced);
     assert_eq!(
@@ -379,9 +379,9 @@ fn kill(scene: &mut Scene) {
         (&json!(9), &json!("up\n"))
     );
     // The other one has heard nothing of it.
-    let told = scene.told("sandbox-output", json!({"sandbox": "one", "id": asked}));
+    let told = scene.told("sandbox-output", &json!({"sandbox": "one", "id": asked}));
     assert_eq!(told["running"], true);
-    let told = scene.told("sandbox-kill", json!({"sandbox": "one", "id": asked}));
+    let told = scene.told("sandbox-kill", &json!({"sandbox": "one", "id": asked}));
     assert_eq!(told["had_ended"], false);
     let end = scene.end_of(&asked);
     assert_eq!(end["exit_code"], 3);
@@ -389,7 +389,7 @@ fn kill(scene: &mut Scene) {
         end["output"].as_str().unwrap().ends_with("asked\n"),
         "{end}"
     );
-    let told = scene.told("sandbox-kill", json!({"sandbox": "one", "id": asked}));
+    let told = scene.told("sandbox-kill", &json!({"sandbox": "one", "id": asked}));
     assert_eq!(told["had_ended"], true);
 }
 
@@ -404,7 +404,7 @@ fn read_path(scene: &mut Scene) {
         ("two", "src/lib.txt", "one\ntwo\n"),
         ("two", "/tmp/outside", "outside\n"),
     ] {
-        let read = scene.told("sandbox-read", json!({"sandbox": sandbox, "path": path}));
+        let read = scene.told("sandbox-read", &json!({"sandbox": sandbox, "path": path}));
         assert_eq!(
             (&read["path"], &read["content"]),
             (&json!(path), &json!(holds))
@@ -426,7 +426,7 @@ fn read_lines(scene: &mut Scene) {
             .as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
-        let read = scene.told("sandbox-read", arguments);
+        let read = scene.told("sandbox-read", &arguments);
         assert_eq!(
             (&read["content"], &read["first_line"]),
             (&json!(holds), &json!(from))
@@ -437,7 +437,7 @@ fn read_lines(scene: &mut Scene) {
 fn write_content(scene: &mut Scene) {
     for content in ["first\n", "no end of its line", ""] {
         let arguments = json!({"sandbox": "two", "path": "written/file", "content": content});
-        let wrote = scene.told("sandbox-write", arguments);
+        let wrote = scene.told("sandbox-write", &arguments);
         assert_eq!(wrote["created"], content == "first\n");
         assert_eq!(scene.prints("two", "cat written/file"), content);
         assert_eq!(scene.on_branch("two", "written/file"), content.trim_end());
@@ -451,7 +451,7 @@ fn write_executable(scene: &mut Scene) {
         if !executable.is_null() {
             arguments["executable"] = executable;
         }
-        scene.told("sandbox-write", arguments);
+        scene.told("sandbox-write", &arguments);
         let may = scene.prints("one", "test -x script && echo yes || echo no");
         let entry = scene.lives.git(&["ls-tree", "cofferdam/one", "script"]);
         (may, entry.split(' ').next().unwrap().to_owned())
@@ -469,7 +469,7 @@ fn edit_once(scene: &mut Scene) {
     scene.prints("one", "printf 'a\\nb\\n' > edited");
     scene.prints("two", "printf 'a\\nb\\n' > edited");
     let arguments = json!({"sandbox": "two", "path": "edited", "old": "a\n", "new": "A\nA\n"});
-    let edited = scene.told("sandbox-edit", arguments);
+    let edited = scene.told("sandbox-edit", &arguments);
     assert_eq!(
         (&edited["paths"], &edited["replaced"]),
         (&json!(["edited"]), &json!(1))
@@ -485,12 +485,12 @@ fn edit_all(scene: &mut Scene) {
         if !all.is_null() {
             arguments["all"] = all;
         }
-        let refused = scene.refused("sandbox-edit", arguments.clone());
+        let refused = scene.refused("sandbox-edit", &arguments);
         assert!(refused.contains("3 times"), "{refused}");
         assert_eq!(scene.prints("one", "cat many"), "x y x\nx\n");
     }
     arguments["all"] = json!(true);
-    let edited = scene.told("sandbox-edit", arguments);
+    let edited = scene.told("sandbox-edit", &arguments);
     assert_eq!(edited["replaced"], 3);
     assert_eq!(scene.on_branch("one", "many"), "z y z\nz");
 }
@@ -498,12 +498,12 @@ fn edit_all(scene: &mut Scene) {
 fn edit_patch(scene: &mut Scene) {
     scene.prints("one", "printf 'one\\n' > patched");
     let patch = "--- a/patched\n+++ b/patched\n@@ -1 +1 @@\n-one\n+two\n";
-    let edited = scene.told("sandbox-edit", json!({"sandbox": "one", "patch": patch}));
+    let edited = scene.told("sandbox-edit", &json!({"sandbox": "one", "patch": patch}));
     assert_eq!(edited["paths"], json!(["patched"]));
     assert_eq!(scene.on_branch("one", "patched"), "two");
     let both =
         json!({"sandbox": "one", "patch": patch, "path": "patched", "old": "two", "new": "x"});
-    let refused = scene.refused("sandbox-edit", both);
+    let refused = scene.refused("sandbox-edit", &both);
     assert!(
         refused.contains("either `path`, `old` and `new`"),
         "{refused}"
@@ -517,13 +517,13 @@ fn ls_path(scene: &mut Scene) {
         "mkdir -p listed /tmp/listed; echo 1 > listed/of-two; echo 22 > /tmp/listed/there",
     );
     for (path, entry, size) in [("listed", "of-two", 2), ("/tmp/listed", "there", 3)] {
-        let listed = scene.told("sandbox-ls", json!({"sandbox": "two", "path": path}));
+        let listed = scene.told("sandbox-ls", &json!({"sandbox": "two", "path": path}));
         assert_eq!(each(&listed["entries"], "path"), [entry]);
         assert_eq!(listed["entries"][0]["size"], size);
     }
-    let top = scene.told("sandbox-ls", json!({"sandbox": "two"}));
+    let top = scene.told("sandbox-ls", &json!({"sandbox": "two"}));
     assert!(each(&top["entries"], "path").contains(&"listed"), "{top}");
-    scene.refused("sandbox-ls", json!({"sandbox": "one", "path": "listed"}));
+    scene.refused("sandbox-ls", &json!({"sandbox": "one", "path": "listed"}));
 }
 
 fn ls_depth(scene: &mut Scene) {
@@ -538,7 +538,7 @@ fn ls_depth(scene: &mut Scene) {
         if !depth.is_null() {
             arguments["depth"] = depth.clone();
         }
-        let listed = scene.told("sandbox-ls", arguments);
+        let listed = scene.told("sandbox-ls", &arguments);
         let paths = each(&listed["entries"], "path");
         assert_eq!(paths.last(), Some(&last), "{depth}: {paths:?}");
         assert_eq!(paths.len(), last.split('/').count(), "{depth}: {paths:?}");
@@ -561,7 +561,7 @@ fn ls_all(scene: &mut Scene) {
             .as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
-        let told = scene.told("sandbox-ls", arguments);
+        let told = scene.told("sandbox-ls", &arguments);
         each(&told["entries"], "path").join(" ")
     };
     assert_eq!(list(json!({})), "file");
@@ -590,13 +590,13 @@ fn glob_pattern(scene: &mut Scene) {
             arguments["path"] = json!(path);
         }
         assert_eq!(
-            scene.told("sandbox-glob", arguments)["paths"],
+            scene.told("sandbox-glob", &arguments)["paths"],
             fit,
             "{pattern}"
         );
     }
     let elsewhere = json!({"sandbox": "one", "pattern": "glob/*.rs"});
-    assert_eq!(scene.told("sandbox-glob", elsewhere)["paths"], json!([]));
+    assert_eq!(scene.told("sandbox-glob", &elsewhere)["paths"], json!([]));
 }
 
 fn glob_all(scene: &mut Scene) {
@@ -610,7 +610,7 @@ fn glob_all(scene: &mut Scene) {
         if let Some(all) = all {
             arguments["all"] = json!(all);
         }
-        assert_eq!(scene.told("sandbox-glob", arguments)["paths"], fit);
+        assert_eq!(scene.told("sandbox-glob", &arguments)["paths"], fit);
     }
 }
 
@@ -636,7 +636,7 @@ fn grep_pattern(scene: &mut Scene) {
             .as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
-        lines(&scene.told("sandbox-grep", arguments))
+        lines(&scene.told("sandbox-grep", &arguments))
     };
     assert_eq!(find(json!({})), ["grep/a:needle 17", "grep/x/c:needle 18"]);
     assert_eq!(find(json!({"path": "grep/x"})), ["grep/x/c:needle 18"]);
@@ -664,7 +664,7 @@ fn grep_files(scene: &mut Scene) {
             arguments["files"] = json!(files);
         }
         assert_eq!(
-            lines(&scene.told("sandbox-grep", arguments)),
+            lines(&scene.told("sandbox-grep", &arguments)),
             fit,
             "{files:?}"
         );
@@ -682,7 +682,7 @@ fn grep_ignore_case(scene: &mut Scene) {
         if let Some(ignore) = ignore {
             arguments["ignore_case"] = json!(ignore);
         }
-        assert_eq!(lines(&scene.told("sandbox-grep", arguments)), fit);
+        assert_eq!(lines(&scene.told("sandbox-grep", &arguments)), fit);
     }
 }
 
@@ -701,7 +701,7 @@ fn grep_context(scene: &mut Scene) {
         if let Some(context) = context {
             arguments["context"] = json!(context);
         }
-        assert_eq!(lines(&scene.told("sandbox-grep", arguments)), fit);
+        assert_eq!(lines(&scene.told("sandbox-grep", &arguments)), fit);
     }
 }
 
@@ -716,7 +716,7 @@ fn grep_all(scene: &mut Scene) {
         if let Some(all) = all {
             arguments["all"] = json!(all);
         }
-        assert_eq!(lines(&scene.told("sandbox-grep", arguments)), fit);
+        assert_eq!(lines(&scene.told("sandbox-grep", &arguments)), fit);
     }
 }
 
@@ -731,14 +731,14 @@ fn diff_stat(scene: &mut Scene) {
         if let Some(stat) = stat {
             arguments["stat"] = json!(stat);
         }
-        let told = scene.told("sandbox-diff", arguments);
+        let told = scene.told("sandbox-diff", &arguments);
         let diff = told["diff"].as_str().unwrap();
         assert!(
             diff.contains(has) && !diff.contains(has_not),
             "{stat:?}: {diff}"
         );
     }
-    let other = scene.told("sandbox-diff", json!({"sandbox": "one"}));
+    let other = scene.told("sandbox-diff", &json!({"sandbox": "one"}));
     assert!(
         !other["diff"].as_str().unwrap().contains("+changed"),
         "{other}"
@@ -750,7 +750,7 @@ fn diff_offset(scene: &mut Scene) {
     scene.prints("one", "seq 20000 > long");
     let (mut whole, mut offset, mut parts) = (String::new(), json!(0), 0);
     let size = loop {
-        let told = scene.told("sandbox-diff", json!({"sandbox": "one", "offset": offset}));
+        let told = scene.told("sandbox-diff", &json!({"sandbox": "one", "offset": offset}));
         let part = told["diff"].as_str().unwrap();
         assert_ne!(part, "", "nothing from {offset} on");
         whole.push_str(part);
@@ -771,14 +771,14 @@ fn ports(scene: &mut Scene) {
     let server = "use IO::Socket::INET; my $s = IO::Socket::INET->new(Listen => 1, LocalAddr => \"127.0.0.1:8124\") or die; $| = 1; print \"up\\n\"; sleep 1000";
     let program = json!(["perl", "-e", server]);
     let arguments = json!({"sandbox": "one", "program": program, "background": true});
-    let id = scene.told("sandbox-exec", arguments)["id"].clone();
+    let id = scene.told("sandbox-exec", &arguments)["id"].clone();
     scene.output_with(&id, "up");
-    let told = scene.told("sandbox-ports", json!({"sandbox": "one"}));
+    let told = scene.told("sandbox-ports", &json!({"sandbox": "one"}));
     assert_eq!(told["ports"], json!([8124]));
-    let told = scene.told("sandbox-ports", json!({"sandbox": "two"}));
+    let told = scene.told("sandbox-ports", &json!({"sandbox": "two"}));
     assert_eq!((&told["ports"], &told["name"]), (&json!([]), &json!("two")));
     scene.told(
         "sandbox-kill",
-        json!({"sandbox": "one", "id": id, "force": true}),
+        &json!({"sandbox": "one", "id": id, "force": true}),
     );
 }
