@@ -23,6 +23,7 @@ const GO_ON: &str = "Go on where you were.";
 /// The same agent goes on where it was: in the sandbox of that run, where it is still there, else in one of its own on the branch of that
 /// run, or where it was merged on what is checked out. What `cofferdam run` takes is taken here too.
 #[derive(Debug, Args)]
+#[group(id = "Continue")]
 pub(crate) struct Arguments {
     /// The run: its id, as `cofferdam runs` lists it, or the name of its sandbox for the newest one there
     #[arg(value_name = "SANDBOX|RUN")]
