@@ -56,7 +56,7 @@ enum Command {
         run: String,
         /// The directory, which must not be there yet
         #[arg(value_name = "DIR")]
-        directory: PathBuf,
+        to: PathBuf,
     },
     /// Forget runs that have ended, with their conversations
     Remove {
@@ -82,9 +82,9 @@ pub(crate) async fn run(
                 output::note(&next(&record, status));
             }
         }
-        Some(Command::Export { run, directory }) => {
+        Some(Command::Export { run, to }) => {
             let (record, _) = find(run, environment, interrupt).await?;
-            let to = environment.directory.join(directory);
+            let to = environment.directory.join(to);
             let files = runs::export(&environment.home, &record, &to)?;
             output::note(&format!(
                 "{} in {}\n",

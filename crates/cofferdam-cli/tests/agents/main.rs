@@ -10,6 +10,7 @@
 mod cancel;
 mod dev;
 mod faults;
+mod go_on;
 mod login;
 mod mcp;
 mod program;

@@ -156,14 +156,32 @@ impl World {
         self.start_with(&[&own, options].concat(), arguments)
     }
 
-    fn start_with(&self, options: &[&str], arguments: &[String]) -> Child {
+    /// `cofferdam continue` of a run, its model allowed and known to it.
+    #[track_caller]
+    pub(crate) fn go_on(&self, run: &str, options: &[&str]) -> Done {
+        let rule = format!("{HOST}:{}", self.model.port());
+        let mut command = self.with_model();
+        command
+            .args(["continue", "--json", run, "--allow", &rule])
+            .args(options)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        finish(command.spawn().unwrap())
+    }
+
+    fn with_model(&self) -> Command {
         let mut command = self.sealed(Path::new(env!("CARGO_BIN_EXE_cofferdam")));
         if self.has_key {
             command.env(self.program.key_variable(), KEY);
         }
         let (name, address) = self.program.address(self.model.port());
+        command.env(name, address);
         command
-            .env(name, address)
+    }
+
+    fn start_with(&self, options: &[&str], arguments: &[String]) -> Child {
+        let mut command = self.with_model();
+        command
             .args(["run", "--json", "--agent", self.program.name()])
             .args(["--prompt", PROMPT])
             .args(options)

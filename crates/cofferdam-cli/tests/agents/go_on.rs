@@ -1,0 +1,77 @@
+//! Conversations that go on: the program finds its own in the home of another sandbox, and its model hears all of it.
+
+use cofferdam_lab::model::Turn;
+
+use crate::program::Program;
+use crate::world::World;
+
+fn goes_on(program: Program, options: &[&str]) {
+    let world = World::new(
+        program,
+        [
+            Turn::shell("echo ONE > src/lib.txt && git commit -qam one".to_owned()),
+            Turn::say("The word is walnut.\n<promise>COMPLETE</promise>"),
+            Turn::say("It was walnut.\n<promise>COMPLETE</promise>"),
+            Turn::say("Walnut, says the copy.\n<promise>COMPLETE</promise>"),
+        ],
+    );
+    let done = world.run(options).expect_code(0);
+    let run = done.report()["report"]["run"].as_str().unwrap().to_owned();
+    let done = world
+        .go_on(&run, &["--prompt", "What was the word?"])
+        .expect_code(0);
+    let report = &done.report()["report"];
+    let second = report["run"].as_str().unwrap();
+    assert!(
+        report["iterations"][0]["result"]
+            .as_str()
+            .unwrap()
+            .starts_with("It was walnut."),
+        "{report}"
+    );
+    let heard = world.seen().work().last().unwrap().body.to_string();
+    assert!(
+        heard.contains("The word is walnut.") && heard.contains("What was the word?"),
+        "{heard}"
+    );
+    // A copy of the first knows nothing of the second.
+    world
+        .go_on(&run, &["--fork", "--prompt", "And in a copy?"])
+        .expect_code(0);
+    let heard = world.seen().work().last().unwrap().body.to_string();
+    assert!(
+        heard.contains("The word is walnut.") && heard.contains("And in a copy?"),
+        "{heard}"
+    );
+    assert!(!heard.contains("What was the word?"), "{heard}");
+
+    let listed = world.cofferdam(&["runs"]).expect_code(0).stdout;
+    assert_eq!(listed.lines().count(), 4, "{listed}");
+    let shown = world.cofferdam(&["runs", "show", second]).expect_code(0);
+    assert!(
+        shown.stdout.contains(&format!("after:   {run}\n")),
+        "{}",
+        shown.stdout
+    );
+    // What was kept is handed out where that is asked for, and nothing else is in the user's home.
+    let place = world.repository().join("../exported");
+    world
+        .cofferdam(&["runs", "export", second, place.to_str().unwrap()])
+        .expect_code(0);
+    let kept = std::process::Command::new("grep")
+        .args(["-rl", "walnut"])
+        .arg(&place)
+        .output()
+        .unwrap();
+    assert!(!kept.stdout.is_empty());
+}
+
+#[test]
+fn claude_code_goes_on() {
+    goes_on(Program::ClaudeCode, &["--mode", "copy"]);
+}
+
+#[test]
+fn codex_goes_on() {
+    goes_on(Program::Codex, &["--mode", "copy"]);
+}
