@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use cofferdam::fsx::{Context, FileError};
-use cofferdam::registry;
+use cofferdam::registry::{self, PathText};
+use cofferdam::run_id::RunId;
+use cofferdam::runs::Status;
 use cofferdam::sandbox::{Exit, Listed};
 use cofferdam::session::living::{self as lives, Named, Program, ProgramId};
 use cofferdam::session::manage::ManageError;
@@ -18,7 +20,7 @@ use cofferdam::text::printable_line;
 use tokio::time::sleep;
 
 use super::here::repository;
-use super::living;
+use super::{living, runs};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -37,8 +39,8 @@ const LINE: usize = 64 << 10;
 /// nothing in it is obeyed; else it comes as it is.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The sandbox, as `cofferdam list` names it, or the path of a checkout for its dev sandbox, such as `.`
-    #[arg(value_name = "SANDBOX|PATH")]
+    /// The sandbox, as `cofferdam list` names it, the path of a checkout for its dev sandbox, such as `.`, or the id of a run
+    #[arg(value_name = "SANDBOX|PATH|RUN")]
     name: String,
 
     /// Which program, as `cofferdam exec --detach` named it, or `run`
@@ -59,6 +61,9 @@ pub(crate) async fn run(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
+    if arguments.name.parse::<RunId>().is_ok() {
+        return of_one_run(arguments, environment, interrupt).await;
+    }
     let caller = living::caller(environment, interrupt);
     let named = match living::named(&arguments.name, &caller, environment).await {
         Ok(named) => named,
@@ -309,6 +314,34 @@ pub(super) fn command(one: &Listed) -> String {
     let words = one.arguments.iter().map(crate::ui::shell::shell_word);
     let words: Vec<String> = words.collect();
     table::fit(&words.join(" "), 60)
+}
+
+/// By the id of a run, wherever it was.
+async fn of_one_run(
+    arguments: &Arguments,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
+    let find = async || runs::find(&arguments.name, environment, interrupt).await;
+    let (record, _) = find().await?;
+    if arguments.list || arguments.id.is_some() {
+        return Err(CliError::Misused {
+            message: format!("run {} has one log", record.id),
+            hint: format!("show it with `cofferdam logs {}`", record.id),
+        });
+    }
+    let Some(PathText(path)) = &record.log else {
+        return Err(CliError::Failed {
+            message: format!("run {} was started without a log", record.id),
+            hint: format!("what is known of it: `cofferdam runs show {}`", record.id),
+        });
+    };
+    let mut shown = Shown::open(path)?;
+    if arguments.follow {
+        let over = async |_| Ok(find().await?.1 != Status::AtWork);
+        follow(&mut shown, interrupt, over).await?;
+    }
+    shown.end()
 }
 
 /// Of one that lived as long as its run, or has ended: nothing was left running in it but what its agents printed.

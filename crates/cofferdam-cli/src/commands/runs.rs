@@ -149,6 +149,7 @@ async fn list(
                 record.iterations.len().to_string(),
                 commits(record),
                 tokens(record.usage()),
+                cost(record.usage()),
                 human::age(record.began, now),
                 record.task.clone(),
             ]
@@ -162,6 +163,7 @@ async fn list(
         "ITERATIONS",
         "COMMITS",
         "TOKENS",
+        "COST",
         "AGE",
         "TASK",
     ];
@@ -191,14 +193,13 @@ fn commits(record: &RunRecord) -> String {
     ended.map_or_else(|| "-".to_owned(), |ended| ended.commits.to_string())
 }
 
+fn cost(usage: Usage) -> String {
+    let cost = usage.cost_micro_usd;
+    cost.map_or_else(|| "-".to_owned(), human::dollars)
+}
+
 fn tokens(usage: Usage) -> String {
-    let all = [
-        usage.input_tokens,
-        usage.cache_creation_tokens,
-        usage.cache_read_tokens,
-        usage.output_tokens,
-    ];
-    match all.into_iter().fold(0, u64::saturating_add) {
+    match usage.tokens() {
         0 => "-".to_owned(),
         sum => human::count(sum),
     }

@@ -28,6 +28,12 @@ pub(crate) fn age(created: Timestamp, now: Timestamp) -> String {
 }
 
 /// `1234567` as `1,234,567`.
+/// Millionths of a US dollar.
+pub(crate) fn dollars(micro: u64) -> String {
+    let cents = micro.div_ceil(10_000);
+    format!("{}.{:02} USD", cents / 100, cents % 100)
+}
+
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use cofferdam::git::Oid;
 use cofferdam::names::Slug;
+use cofferdam::run_id::RunId;
 use cofferdam::session::manage::{Recovered, Stays};
-use cofferdam::session::{CommitLine, Kept, Landing, RunReport};
+use cofferdam::session::{CommitLine, Iteration, Kept, Landing, RunReport};
 use cofferdam::text::printable_line;
 
 use super::again::{Again, after_merge};
@@ -81,7 +82,24 @@ pub(crate) fn work(report: &RunReport, colour: bool) -> String {
             human::count(usage.output_tokens)
         );
     }
+    if let Some(cost) = usage.cost_micro_usd {
+        let _ = writeln!(out, "cost: {}", human::dollars(cost));
+    }
+    if let Some(output) = &report.output {
+        let _ = writeln!(out, "output: {output}");
+    }
+    out.push_str(&conversation(report.run, &report.iterations));
     out
+}
+
+/// How to go on with what the agent and its user said.
+fn conversation(run: Option<RunId>, iterations: &[Iteration]) -> String {
+    let has_one = iterations.iter().any(|one| one.session.is_some());
+    let Some(run) = run.filter(|_| has_one) else {
+        return String::new();
+    };
+    let command = format!("cofferdam continue {run}");
+    format!("go on with it: {}\n", from_here(&command))
 }
 
 /// Where the commits are, and the newest of them.

@@ -94,6 +94,7 @@ mod reference;
 mod rules;
 mod run;
 mod run_events;
+mod runs;
 mod secrets;
 mod synced_attacks;
 mod synced_changes;

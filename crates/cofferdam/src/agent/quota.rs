@@ -28,6 +28,8 @@ pub struct Quota {
 /// Whether an agent's error is one, by its words.
 pub(super) fn quota(text: &str) -> Option<Quota> {
     let small = text.to_ascii_lowercase();
+    // A disk has one too.
+    let small = small.replace("disk quota", "");
     let is_one = WORDS.iter().any(|word| small.contains(word)) || has_number(&small, "429");
     is_one.then(|| Quota { until: until(text) })
 }
@@ -73,6 +75,7 @@ mod tests {
             "429001 lines",
             "line 14290",
             "no such file",
+            "Disk quota exceeded",
             "",
         ] {
             assert_eq!(quota(text), None, "{text}");

@@ -1,0 +1,224 @@
+//! What is known of runs when they are over, what an agent gives back, and bounds.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::environment::{Done, TestEnvironment, finish};
+use crate::lives::Lives;
+
+/// The last line of `run --json -- sh -c SCRIPT`.
+#[track_caller]
+fn report(environment: &TestEnvironment, options: &[&str], script: &str, code: i32) -> Value {
+    let words = [&["run", "--json"], options, &["--", "sh", "-c", script]].concat();
+    let done = environment.cofferdam(&words).expect_code(code);
+    serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap()
+}
+
+fn listed(environment: &TestEnvironment) -> Value {
+    let done = environment.cofferdam(&["runs", "--json"]).expect_code(0);
+    serde_json::from_str(&done.stdout).unwrap()
+}
+
+#[test]
+fn a_run_is_known_when_its_sandbox_is_gone() {
+    let environment = TestEnvironment::with_repository();
+    let none = environment.cofferdam(&["runs"]).expect_code(0);
+    assert_eq!(none.stdout, "");
+    assert!(none.stderr.contains("no agent has run here"), "{none}");
+    let script = "echo a > a; git add a; git commit -qm a; echo '<promise>COMPLETE</promise>'";
+    let first = report(&environment, &["--name", "one"], script, 0);
+    let id = first["report"]["run"].as_str().unwrap();
+    report(&environment, &["--name", "two"], "exit 3", 1);
+    let all = listed(&environment);
+    let told = |n: usize| {
+        (
+            all[n]["name"].as_str().unwrap(),
+            all[n]["outcome"].as_str().unwrap(),
+        )
+    };
+    assert_eq!((told(0), told(1)), (("two", "failed"), ("one", "complete")));
+    assert_eq!(all[1]["ended"]["commits"], 1);
+    let table = environment.cofferdam(&["runs"]).expect_code(0).stdout;
+    assert!(table.starts_with("RUN") && table.contains(id), "{table}");
+    for name in [id, "one"] {
+        let shown = environment.cofferdam(&["runs", "show", name]);
+        let shown = shown.expect_code(0);
+        assert!(
+            shown.stdout.contains(&format!("run:     {id}\n")),
+            "{shown}"
+        );
+        assert!(
+            shown.stdout.contains("start:   1: exit code 0\n"),
+            "{shown}"
+        );
+    }
+    let log = environment.cofferdam(&["logs", id]).expect_code(0);
+    assert!(log.stdout.contains("COMPLETE"), "{log}");
+    // A program of anybody's has no conversation.
+    let refused = environment.cofferdam(&["continue", "one"]).expect_code(1);
+    assert!(
+        refused
+            .stderr
+            .contains("had no conversation that could go on"),
+        "{refused}"
+    );
+    environment
+        .cofferdam(&["runs", "remove", id])
+        .expect_code(0);
+    assert_eq!(listed(&environment).as_array().unwrap().len(), 1);
+    let gone = environment.cofferdam(&["runs", "show", id]).expect_code(1);
+    assert!(gone.stderr.contains("`cofferdam runs`"), "{gone}");
+}
+
+/// One whose command was killed says so, and is not taken for one that goes on.
+#[test]
+fn a_run_that_was_killed_is_told_as_interrupted() {
+    let environment = TestEnvironment::with_repository();
+    let mut child = environment
+        .command(&["run", "--name", "one", "--", "sh", "-c", "sleep 600"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    while listed(&environment)[0]["outcome"] != "at work" {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let id = listed(&environment)[0]["id"].as_str().unwrap().to_owned();
+    let refused = environment.cofferdam(&["runs", "remove", &id]);
+    let refused = refused.expect_code(1);
+    assert!(refused.stderr.contains("goes on"), "{refused}");
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    assert_eq!(listed(&environment)[0]["outcome"], "interrupted");
+    environment.cofferdam(&["gc"]).expect_code(0);
+    environment
+        .cofferdam(&["runs", "remove", &id])
+        .expect_code(0);
+}
+
+#[test]
+fn an_agent_gives_data_back() {
+    let environment = TestEnvironment::with_repository();
+    let schema =
+        json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});
+    environment.write("s.json", &schema.to_string());
+    let options = ["--output-tag", "plan", "--output-schema", "s.json"];
+    let say = |text: &str| format!("echo '<plan>{text}</plan>'");
+    let good = report(&environment, &options, &say("{\"n\": 1}"), 0);
+    assert_eq!(good["report"]["output"], json!({"n": 1}));
+    let text = report(&environment, &["--output-tag", "plan"], &say("yes"), 0);
+    assert_eq!(text["report"]["output"], "yes");
+    let fails = |options: &[&str], script: &str| -> Done {
+        let words = [&["run"], options, &["--", "sh", "-c", script]].concat();
+        environment.cofferdam(&words)
+    };
+    let wrong = fails(&options, &say("{\"n\": \"x\"}")).expect_code(1);
+    assert!(
+        wrong.stderr.contains("the agent gave no usable <plan>"),
+        "{wrong}"
+    );
+    assert!(wrong.stderr.contains("it said: {\"n\": \"x\"}"), "{wrong}");
+    let none = fails(&options, "true").expect_code(1);
+    assert!(none.stderr.contains("say in the prompt"), "{none}");
+    environment.write("s.json", "{\"type\": 7}");
+    let bad = fails(&options, "true").expect_code(1);
+    assert!(bad.stderr.contains("it is no JSON Schema"), "{bad}");
+    let bad = fails(&["--output-tag", "a b"], "true").expect_code(2);
+    assert!(bad.stderr.contains("no name of a tag"), "{bad}");
+}
+
+/// Scripts tell a limit that passes by itself from a failure.
+#[test]
+fn bounds_and_limits_have_ends_of_their_own() {
+    let environment = TestEnvironment::with_repository();
+    let run = |options: &[&str], script: &str| {
+        let words = [&["run"], options, &["--", "sh", "-c", script]].concat();
+        environment.cofferdam(&words)
+    };
+    let commit = "git commit -q --allow-empty -m kept; ";
+    let done = run(&["--max-time", "1s"], &format!("{commit}sleep 600")).expect_code(1);
+    assert!(
+        done.stderr.contains("has used up its budget of 1 s"),
+        "{done}"
+    );
+    assert!(done.stderr.contains("`--max-time`"), "{done}");
+    assert!(done.stderr.contains("cofferdam log"), "{done}");
+    let limit = format!("{commit}echo '429 Too Many Requests' >&2; exit 1");
+    let done = run(&[], &limit).expect_code(75);
+    assert!(
+        done.stderr.contains("a limit of the model's was reached"),
+        "{done}"
+    );
+    assert!(done.stderr.contains("`--wait-for-quota`"), "{done}");
+    // It may not wait so long.
+    run(&["--wait-for-quota=1s"], &limit).expect_code(75);
+    for bad in ["--max-cost=0", "--max-cost=x", "--max-time=x"] {
+        run(&[bad], "true").expect_code(2);
+    }
+}
+
+/// Commits, and says how long its conversation is.
+const CLAUDE: &str = r#"#!/bin/sh
+cat > prompt
+projects=~/.claude/projects/$(pwd | tr -c 'a-zA-Z0-9\n' -)
+mkdir -p "$projects"
+file=$projects/01234567-89ab-cdef-0123-456789abcdef.jsonl
+echo line >> "$file"
+git add -A; git commit -qm "$(wc -l < "$file")"
+echo '{"type":"result","subtype":"success","is_error":false,"result":"done","session_id":"01234567-89ab-cdef-0123-456789abcdef"}'
+"#;
+
+/// Where the sandbox of a run is still there, its agent goes on in it.
+#[test]
+fn one_that_is_still_there_is_gone_on_in() {
+    let lives = Lives::new();
+    let bin = lives.temporary().join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    let path = bin.join("claude");
+    std::fs::write(&path, CLAUDE).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |words: &[&str]| {
+        let mut command = lives.command(words);
+        let search = format!("{}:/usr/bin:/bin", bin.display());
+        command
+            .env("PATH", search)
+            .env("ANTHROPIC_API_KEY", "k")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        finish(command.spawn().unwrap())
+    };
+    let first = ["run", "--keep", "--name", "box", "--network", "open"];
+    let agent = ["--agent", "claude-code", "--prompt", "begin"];
+    run(&[&first[..], &agent].concat()).expect_code(0);
+    // Somebody has gone on in it since: what is there is not put back.
+    lives
+        .exec(
+            "box",
+            "cd ~/.claude/projects/*/ && for f in *.jsonl; do echo more >> \"$f\"; done",
+        )
+        .expect_code(0);
+    let done = run(&["continue", "box", "--prompt", "more"]).expect_code(0);
+    assert!(done.stderr.contains("box goes on"), "{done}");
+    let log = lives.cofferdam(&["log", "box"]).expect_code(0).stdout;
+    let subjects: Vec<&str> = log
+        .lines()
+        .filter_map(|line| line.split_whitespace().last())
+        .collect();
+    assert_eq!(subjects, ["1", "3"], "{log}");
+    let refused = run(&["continue", "box", "--agent", "codex"]).expect_code(2);
+    assert!(
+        refused
+            .stderr
+            .contains("is one of claude-code, not of codex"),
+        "{refused}"
+    );
+    lives
+        .cofferdam(&["delete", "--force", "box"])
+        .expect_code(0);
+}
