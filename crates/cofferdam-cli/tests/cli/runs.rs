@@ -178,11 +178,10 @@ echo '{"type":"result","subtype":"success","is_error":false,"result":"done","ses
 #[test]
 fn one_that_is_still_there_is_gone_on_in() {
     let lives = Lives::new();
-    let bin = lives.temporary().join("bin");
-    std::fs::create_dir_all(&bin).unwrap();
-    let path = bin.join("claude");
-    std::fs::write(&path, CLAUDE).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    lives.write("../bin/claude", CLAUDE);
+    let bin = lives.repository().join("../bin").canonicalize().unwrap();
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(bin.join("claude"), mode).unwrap();
     let run = |words: &[&str]| {
         let mut command = lives.command(words);
         let search = format!("{}:/usr/bin:/bin", bin.display());
