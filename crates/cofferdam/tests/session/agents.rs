@@ -77,7 +77,6 @@ fn usage(name: &str, times: u64) -> Usage {
         cache_read_tokens: 600 * times,
         output_tokens: 80 * times,
         cost_micro_usd: (name == "claude-code").then_some(2130 * times),
-        ..Usage::default()
     }
 }
 
