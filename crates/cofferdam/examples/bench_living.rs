@@ -2,26 +2,32 @@
 //! script for what they mean.
 #![expect(clippy::print_stdout, reason = "its output is the result")]
 
+use std::collections::BTreeMap;
 use std::error::Error;
+use std::io::Write;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cofferdam::agent::{self, AgentOptions};
+use cofferdam::agent::{
+    self, AgentCommand, AgentError, AgentOptions, AgentProvider, AgentRequest, ClaudeCode, Command,
+    StreamParser,
+};
 use cofferdam::home::Home;
 use cofferdam::sandbox::native::{Native, NativeOptions};
 use cofferdam::sandbox::{BindMount, BranchStrategy, Exit};
 use cofferdam::session::living::{self, Named};
 use cofferdam::session::manage::{self, DeleteOptions, SandboxRef};
 use cofferdam::session::{
-    Caller, Event, EventSink, NetworkOptions, RunLog, RunOptions, Session, SessionExec,
+    Caller, Event, EventSink, NetworkOptions, PromptSource, RunLog, RunOptions, Session, SessionExec,
     SessionOptions, Task, Watcher,
 };
 use cofferdam::wall::supervisor::Supervisor;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-const USAGE: &str = "usage: bench_living exec REPO N | spawn N | create REPO N | run REPO N | pause|resume|resume-walled REPO N | \
+const USAGE: &str = "usage: bench_living exec REPO N | spawn N | create REPO N | run REPO N | iterate REPO N | stream REPO MIB | pause|resume|resume-walled REPO N | \
                      freeze|thaw N | collect|collect-layer REPO N | memory REPO N [COFFERDAM] | wakeups REPO SECONDS [COFFERDAM]\n\
                      with the command that watches it: of one that works in the checkout";
 /// The word by which the command watches.
@@ -57,6 +63,9 @@ async fn bench(words: Vec<String>) -> Result<()> {
             let count = count.parse()?;
             match what {
                 "exec" => Box::pin(bench.exec(count)).await,
+                "iterate" => Box::pin(bench.iterate(count)).await,
+                "stream" => Box::pin(bench.stream(count)).await,
+                "stream-file" => stream_file(&bench.repo, count),
                 "create" => Box::pin(bench.create(count)).await,
                 "run" => Box::pin(bench.run(count)).await,
                 "pause" => Box::pin(bench.pause(count, true, NetworkOptions::None)).await,
@@ -98,6 +107,58 @@ fn watched_by(command: &str, caller: &Caller) -> Watcher {
     let home = caller.home.path().as_os_str().to_owned();
     watcher.environment.insert("COFFERDAM_HOME".into(), home);
     watcher
+}
+
+/// An agent whose program prints a file, read as Claude Code's is.
+#[derive(Debug)]
+struct Streaming(ClaudeCode);
+
+impl AgentProvider for Streaming {
+    fn name(&self) -> &str {
+        "streaming"
+    }
+
+    fn environment(&self) -> &[&str] {
+        &[]
+    }
+
+    fn command(&self, _request: &AgentRequest) -> std::result::Result<AgentCommand, AgentError> {
+        Ok(AgentCommand {
+            arguments: vec!["cat".into(), "/tmp/stream".into()],
+            stdin: None,
+            environment: BTreeMap::new(),
+        })
+    }
+
+    fn parser(&self, request: &AgentRequest, signals: &[String]) -> Box<dyn StreamParser> {
+        self.0.parser(request, signals)
+    }
+}
+
+/// An event of an agent, and how often it stands in so many mebibytes.
+fn events(mebibytes: usize) -> (String, usize) {
+    let words = "It looks at a file and says what it has seen there. ".repeat(6);
+    let line = format!(
+        "{{\"type\":\"assistant\",\"message\":{{\"id\":\"m\",\"content\":[{{\"type\":\"text\",\"text\":\"{words}\"}}],\
+         \"usage\":{{\"input_tokens\":1,\"output_tokens\":2}}}}}}"
+    );
+    let count = (mebibytes << 20) / (line.len() + 1);
+    (line, count)
+}
+
+/// The same beside the repository, for others.
+fn stream_file(repo: &Path, mebibytes: usize) -> Result<()> {
+    let (line, count) = events(mebibytes);
+    let file = std::fs::File::create(repo.with_extension("stream"))?;
+    let mut file = std::io::BufWriter::new(file);
+    for _ in 0..count {
+        writeln!(file, "{line}")?;
+    }
+    Ok(file.flush()?)
+}
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Bench {
@@ -160,6 +221,49 @@ impl Bench {
                 return Err(format!("`true` ended with {exit}").into());
             }
         }
+        self.deleted(session).await
+    }
+
+    /// Each from the start of one iteration to that of the next.
+    async fn iterate(&self, count: usize) -> Result<()> {
+        let began: Arc<Mutex<Vec<Instant>>> = Arc::default();
+        let mut caller = self.caller.clone();
+        let starts = Arc::clone(&began);
+        caller.events = EventSink::new(move |event| {
+            if let Event::IterationStarted { .. } = event {
+                lock(&starts).push(Instant::now());
+            }
+        });
+        let options = self.options("iterate", NetworkOptions::None)?;
+        let session = Session::create(&caller, &options).await?;
+        let mut task = Task::new(Arc::new(Command::new(["true"])?));
+        task.max_iterations = NonZeroU32::try_from(u32::try_from(count)? + 1)?;
+        session.agent(&task, options.sandbox).await?;
+        for pair in lock(&began).windows(2) {
+            if let [one, next] = pair {
+                print(*next - *one);
+            }
+        }
+        self.deleted(session).await
+    }
+
+    /// So many mebibytes of an agent's events, which a program prints, each time.
+    async fn stream(&self, mebibytes: usize) -> Result<()> {
+        let options = self.options("stream", NetworkOptions::None)?;
+        let session = Session::create(&self.caller, &options).await?;
+        let (line, count) = events(mebibytes);
+        let script = format!("yes '{line}' | head -n {count} > /tmp/stream");
+        let mut made = session.exec(SessionExec::new(["sh", "-c", &script])).await?;
+        made.wait().await?;
+        let agent = Streaming(ClaudeCode::new(AgentOptions::default()));
+        let mut task = Task::new(Arc::new(agent));
+        task.prompt = PromptSource::Inline("x".to_owned());
+        let began = Instant::now();
+        session.agent(&task, options.sandbox).await?;
+        print(began.elapsed());
+        let status = std::fs::read_to_string("/proc/self/status")?;
+        let peak = status.lines().find(|line| line.starts_with("VmHWM"));
+        eprintln!("{}", peak.unwrap_or_default());
         self.deleted(session).await
     }
 
