@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     force: bool,
 
-    /// Keep nothing: no way back to commits that are on no other branch
+    /// Keep nothing: no way back to commits that are on no other branch, and nothing that `cofferdam runs` knows of it
     #[arg(long)]
     purge: bool,
 }

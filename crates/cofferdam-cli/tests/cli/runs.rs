@@ -217,7 +217,9 @@ fn one_that_is_still_there_is_gone_on_in() {
             .contains("is one of claude-code, not of codex"),
         "{refused}"
     );
+    assert_eq!(listed(&lives).as_array().unwrap().len(), 2);
     lives
-        .cofferdam(&["delete", "--force", "box"])
+        .cofferdam(&["delete", "--purge", "box"])
         .expect_code(0);
+    assert_eq!(listed(&lives), json!([]));
 }

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use super::error::RunsError;
 use super::record::{Ended, RunIteration, RunRecord};
 use crate::fsx::lock::{self, Held, Lock};
-use crate::fsx::{self, Context};
+use crate::fsx::{self, Context, FileError};
 use crate::home::Home;
+use crate::names::SandboxId;
 use crate::registry::belongs::SameRepository;
 use crate::run_id::RunId;
 use crate::text::printable_line;
@@ -55,7 +56,7 @@ impl Recorder {
             match fs::create_dir(&directory) {
                 Ok(()) => break (id, directory),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(fsx::FileError::new("make", directory, error).into()),
+                Err(error) => return Err(FileError::new("make", directory, error).into()),
             }
         };
         fsx::private_dir(&directory)?;
@@ -158,6 +159,22 @@ pub fn remove(home: &Home, id: RunId) -> Result<(), RunsError> {
     Ok(fsx::remove_tree(&directory)?)
 }
 
+/// Forgets all runs of a sandbox that are over, with their conversations.
+pub(crate) fn forget_of(home: &Home, sandbox: SandboxId) -> Result<(), FileError> {
+    let all = match list(home, None) {
+        Ok(all) => all,
+        Err(RunsError::File(error)) => return Err(error),
+        Err(_) => return Ok(()),
+    };
+    let of_it = all.into_iter().filter(|(run, _)| run.sandbox == sandbox);
+    for (run, _) in of_it {
+        if let Err(RunsError::File(error)) = remove(home, run.id) {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
 /// What cannot be removed now can be removed when the next one begins.
 fn forget_oldest(home: &Home) {
     let all = ids(home).unwrap_or_default();
@@ -215,7 +232,7 @@ fn is_at_work(directory: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::names::{SandboxId, Slug};
+    use crate::names::Slug;
     use crate::registry::{Mode, Strategy};
     use crate::runs::{VERSION, first_line};
 

@@ -20,6 +20,7 @@ use crate::git::worktree;
 use crate::home::Home;
 use crate::names::{BranchName, Slug};
 use crate::registry::{self, Entry, Mode, Owned, Record, RegistryError};
+use crate::runs;
 use crate::sandbox::{self, BindMountProvider, Handle};
 
 /// How long a run may take to stop, collect and dispose.
@@ -299,6 +300,7 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
         }
     }
     if options.purge {
+        runs::forget_of(&target.home, record.id)?;
         refs::purge_own(&repo, record.id, cancel).await?;
     } else {
         trash.extend(refs::delete_own(&repo, record.id, &record.name, cancel).await?);
