@@ -20,8 +20,8 @@ use cofferdam::sandbox::{BindMount, BranchStrategy, Exit};
 use cofferdam::session::living::{self, Named};
 use cofferdam::session::manage::{self, DeleteOptions, SandboxRef};
 use cofferdam::session::{
-    Caller, Event, EventSink, NetworkOptions, PromptSource, RunLog, RunOptions, Session, SessionExec,
-    SessionOptions, Task, Watcher,
+    Caller, Event, EventSink, NetworkOptions, PromptSource, RunLog, RunOptions, Session,
+    SessionExec, SessionOptions, Task, Watcher,
 };
 use cofferdam::wall::supervisor::Supervisor;
 
@@ -253,7 +253,9 @@ impl Bench {
         let session = Session::create(&self.caller, &options).await?;
         let (line, count) = events(mebibytes);
         let script = format!("yes '{line}' | head -n {count} > /tmp/stream");
-        let mut made = session.exec(SessionExec::new(["sh", "-c", &script])).await?;
+        let mut made = session
+            .exec(SessionExec::new(["sh", "-c", &script]))
+            .await?;
         made.wait().await?;
         let agent = Streaming(ClaudeCode::new(AgentOptions::default()));
         let mut task = Task::new(Arc::new(agent));
