@@ -220,10 +220,10 @@ pub(crate) fn assert_sound(environment: &Environment, what: &str) {
     walk(&environment.repo().join(".git"), &mut |path| {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         // Ours to say that a sandbox is at work: empty, held by flock, and it stays.
-        let is_lock = ["cofferdam.lock", "cofferdam-beside.lock"]
+        let is_ours = ["cofferdam.lock", "cofferdam-beside.lock"]
             .iter()
             .any(|lock| name == *lock);
-        let stays = is_lock && path.metadata().is_ok_and(|found| found.len() == 0);
+        let stays = is_ours && path.metadata().is_ok_and(|found| found.len() == 0);
         let is_lock = path
             .extension()
             .is_some_and(|extension| extension == "lock");
