@@ -40,6 +40,7 @@ mod engine_restarts;
 mod engine_versions;
 mod engine_weaker;
 mod environment;
+mod every_way;
 mod everywhere;
 mod fake_engine;
 mod gc;
