@@ -301,6 +301,18 @@ pub struct Task {
 }
 
 /// An agent's conversation, and what is kept of it.
+///
+/// ```no_run
+/// # async fn example(mut options: cofferdam::RunOptions) -> Result<(), Box<dyn std::error::Error>> {
+/// use cofferdam::session::Resume;
+///
+/// let (home, repository) = (&options.caller.home, &options.session.repository);
+/// let (run, _) = cofferdam::runs::find(home, repository, "fix")?;
+/// options.task.resume = Resume::of(home, &run);
+/// let report = cofferdam::run(options).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Resume {

@@ -15,7 +15,27 @@ const TOLD: usize = 4000;
 /// Why it is no such data, in words for the agent.
 type Check = Arc<dyn Fn(&str) -> Result<Value, String> + Send + Sync>;
 
-/// What an agent is to give back at the end of a run: the last `<tag>…</tag>` in its own words. Fences of code around it are taken off.
+/// What an agent is to give back at the end of a run.
+///
+/// ```no_run
+/// # async fn example(mut options: cofferdam::RunOptions) -> Result<(), Box<dyn std::error::Error>> {
+/// use cofferdam::session::Output;
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Plan {
+///     issues: Vec<String>,
+/// }
+///
+/// options.task.output = Some(Output::of::<Plan>("plan")?);
+/// let report = cofferdam::run(options).await?;
+/// if let Some(plan) = report.output_as::<Plan>() {
+///     println!("{}", plan?.issues.join(", "));
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It is the last `<tag>…</tag>` in its own words. Fences of code around it are taken off.
 #[derive(Clone)]
 pub struct Output {
     tag: String,
