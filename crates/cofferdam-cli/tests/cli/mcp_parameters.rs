@@ -50,12 +50,14 @@ const CASES: &[Case] = &[
     ("sandbox-ls", &["sandbox", "path"], ls_path),
     ("sandbox-ls", &["depth"], ls_depth),
     ("sandbox-ls", &["all"], ls_all),
+    ("sandbox-ls", &["offset"], ls_offset),
     (
         "sandbox-glob",
         &["sandbox", "pattern", "path"],
         glob_pattern,
     ),
     ("sandbox-glob", &["all"], glob_all),
+    ("sandbox-glob", &["offset"], glob_offset),
     (
         "sandbox-grep",
         &["sandbox", "pattern", "path"],
@@ -65,6 +67,8 @@ const CASES: &[Case] = &[
     ("sandbox-grep", &["ignore_case"], grep_ignore_case),
     ("sandbox-grep", &["context"], grep_context),
     ("sandbox-grep", &["all"], grep_all),
+    ("sandbox-grep", &["offset"], grep_offset),
+    ("sandbox-list", &["offset"], list_offset),
     ("sandbox-diff", &["sandbox", "stat"], diff_stat),
     ("sandbox-diff", &["offset"], diff_offset),
     ("sandbox-ports", &["sandbox"], ports),
@@ -543,6 +547,42 @@ fn ls_depth(scene: &mut Scene) {
         assert_eq!(paths.last(), Some(&last), "{depth}: {paths:?}");
         assert_eq!(paths.len(), last.split('/').count(), "{depth}: {paths:?}");
     }
+}
+
+/// All of a list, and without its first one.
+fn without_first(scene: &mut Scene, tool: &'static str, arguments: &Value, list: &str) {
+    let whole = scene.told(tool, arguments)[list].clone();
+    let mut arguments = arguments.clone();
+    arguments["offset"] = json!(1);
+    let rest = scene.told(tool, &arguments)[list].clone();
+    let (whole, rest) = (whole.as_array().unwrap(), rest.as_array().unwrap());
+    assert!(whole.len() > 1, "{whole:?}");
+    assert_eq!(rest[..], whole[1..]);
+    arguments["offset"] = json!(whole.len() + 10);
+    assert_eq!(scene.told(tool, &arguments)[list], json!([]));
+}
+
+fn ls_offset(scene: &mut Scene) {
+    scene.prints(
+        "one",
+        "mkdir -p parts; for n in 1 2 3; do echo x > parts/$n; done",
+    );
+    let arguments = json!({"sandbox": "one", "path": "parts"});
+    without_first(scene, "sandbox-ls", &arguments, "entries");
+}
+
+fn glob_offset(scene: &mut Scene) {
+    let arguments = json!({"sandbox": "one", "pattern": "parts/*"});
+    without_first(scene, "sandbox-glob", &arguments, "paths");
+}
+
+fn grep_offset(scene: &mut Scene) {
+    let arguments = json!({"sandbox": "one", "pattern": "x", "path": "parts"});
+    without_first(scene, "sandbox-grep", &arguments, "lines");
+}
+
+fn list_offset(scene: &mut Scene) {
+    without_first(scene, "sandbox-list", &json!({}), "sandboxes");
 }
 
 /// What is there that an ignore file covers, and beside it.

@@ -120,6 +120,8 @@ pub fn list(home: &Home, repository: Option<&Path>) -> Result<Vec<(RunRecord, St
             found.push((record, status));
         }
     }
+    // Of one second the ids do not know.
+    found.sort_by_key(|(record, _)| std::cmp::Reverse(record.began));
     Ok(found)
 }
 

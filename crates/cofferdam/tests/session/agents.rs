@@ -34,7 +34,7 @@ fn install(env: &Env, program: &str, stream: &str, last: &str) {
     std::fs::create_dir_all(&bin).unwrap();
     std::fs::write(bin.join("stream"), stream).unwrap();
     let script = format!(
-        "#!/bin/sh\ncat > prompt; printf '%s\\n' \"$@\" > arguments; git add -A; git commit -qm work --allow-empty\ncat ~/.local/bin/stream 2>/dev/null || cat \"$(dirname \"$0\")/stream\"\n{last}\n"
+        "#!/bin/sh\n[ \"$1\" != export ] || exit 0\ncat > prompt; printf '%s\\n' \"$@\" > arguments; git add -A; git commit -qm work --allow-empty\ncat ~/.local/bin/stream 2>/dev/null || cat \"$(dirname \"$0\")/stream\"\n{last}\n"
     );
     let path: PathBuf = bin.join(program);
     std::fs::write(&path, script).unwrap();
