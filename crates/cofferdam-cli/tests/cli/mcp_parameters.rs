@@ -582,7 +582,14 @@ fn grep_offset(scene: &mut Scene) {
 }
 
 fn list_offset(scene: &mut Scene) {
-    without_first(scene, "sandbox-list", &json!({}), "sandboxes");
+    let mut names = |arguments: Value| {
+        let listed = scene.told("sandbox-list", &arguments);
+        let names = each(&listed["sandboxes"], "name");
+        names.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let whole = names(json!({}));
+    assert!(whole.len() > 1, "{whole:?}");
+    assert_eq!(names(json!({"offset": 1})), whole[1..]);
 }
 
 /// What is there that an ignore file covers, and beside it.
