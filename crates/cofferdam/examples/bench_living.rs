@@ -1,6 +1,10 @@
 //! What `scripts/bench` times of sandboxes that live on. Each subcommand prints numbers, one on each line: see the
 //! script for what they mean.
-#![expect(clippy::print_stdout, reason = "its output is the result")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "its output is the result, and what it took beside it"
+)]
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -114,7 +118,7 @@ fn watched_by(command: &str, caller: &Caller) -> Watcher {
 struct Streaming(ClaudeCode);
 
 impl AgentProvider for Streaming {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "streaming"
     }
 

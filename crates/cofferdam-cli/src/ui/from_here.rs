@@ -91,7 +91,7 @@ mod tests {
             "/opt/cofferdam run",
             "my-cofferdam run",
             "cofferdam",
-            "cofferdam runs",
+            "cofferdam walks",
             "git -C y status",
             "a git directory",
             "legit merge",
