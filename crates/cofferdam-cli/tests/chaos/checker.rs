@@ -230,7 +230,7 @@ pub(crate) fn assert_sound(environment: &Environment, what: &str) {
         if (is_lock && !stays)
             || ["MERGE_HEAD", "CHERRY_PICK_HEAD", "AUTO_MERGE"].contains(&name.as_str())
             || name.starts_with("incoming-")
-            || (name.starts_with("cofferdam-") && path.is_file())
+            || (name.starts_with("cofferdam-") && !stays && path.is_file())
             // A git that is ended while it writes a loose object leaves `tmp_obj_…`, whoever ends it. Nobody can tell
             // one of ours from one that a git of the user's is writing: it is git's own gc that clears them.
             || (name.starts_with("tmp_") && !name.starts_with("tmp_obj_"))
