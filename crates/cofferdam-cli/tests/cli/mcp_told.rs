@@ -224,3 +224,32 @@ fn whoever_has_gone_is_not_waited_for() {
     };
     assert!(status.success(), "{status}");
 }
+
+/// Calls at once may have one commit for all of them: none of the others says that its file is in none.
+#[test]
+fn files_that_were_written_at_once_are_in_commits() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    for n in 0..8 {
+        let write = json!({"sandbox": "one", "path": format!("{n}.txt"), "content": "x\n"});
+        client.begin(&format!("call-{n}"), "sandbox-write", &write);
+    }
+    for _ in 0..8 {
+        let heard = client.hear();
+        let text = heard["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(!text.contains("in no commit"), "{text}");
+        assert!(
+            text.contains("[commit ") || text.contains("another call made"),
+            "{text}"
+        );
+    }
+    drop(client);
+    let files = lives.git(&["ls-tree", "--name-only", "cofferdam/one"]);
+    for n in 0..8 {
+        assert!(files.contains(&format!("{n}.txt")), "{files}");
+    }
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}

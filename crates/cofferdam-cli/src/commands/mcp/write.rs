@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
+use cofferdam::git::InTree;
 use cofferdam::sandbox::browse::Kind;
 use cofferdam::sandbox::change::FileChange;
 use cofferdam::session::Session;
@@ -14,6 +15,7 @@ use super::failure::Failure;
 use super::inside;
 use super::server::{Asked, Server};
 use super::tool::{Call, Effect};
+use crate::commands::here;
 
 /// Of a new file.
 const MODE: u32 = 0o644;
@@ -76,10 +78,14 @@ impl Call for Write {
         drop(alone);
         let mut changed = changed::record(&session, Self::NAME).await;
         let created = before.is_none();
-        if created && changed.is_nothing() && path.starts_with(session.workdir()?) {
-            changed
-                .notes
-                .push("an ignore file covers it: it is in no commit".to_owned());
+        let top = session.workdir()?;
+        if let (true, Ok(below)) = (created && changed.is_nothing(), path.strip_prefix(&top)) {
+            let note = if is_committed(&session, below, &server, &asked).await {
+                "it is in a commit that another call made"
+            } else {
+                "an ignore file covers it, or it is in a submodule: it is in no commit"
+            };
+            changed.notes.push(note.to_owned());
         }
         Ok(Wrote {
             path: inside::shown(&session, &path),
@@ -88,6 +94,19 @@ impl Call for Write {
             changed,
         })
     }
+}
+
+/// Whether the sandbox's branch has it: calls that change files at once have one commit.
+async fn is_committed(session: &Session, below: &Path, server: &Server, asked: &Asked) -> bool {
+    let Ok(repository) = here::repository(server.environment(), server.interrupt()).await else {
+        return false;
+    };
+    let branch = format!("refs/heads/{}", session.record().branch_text());
+    let Ok(Some(tip)) = repository.resolve(&branch, &asked.cancel).await else {
+        return false;
+    };
+    let found = repository.look_up(&tip, below, &asked.cancel).await;
+    matches!(found, Ok(InTree::Blob(_)))
 }
 
 /// It takes its place whole.

@@ -50,10 +50,15 @@ pub(crate) async fn run(
     let Some(mut resume) = Resume::of(&environment.home, &record) else {
         return Err(CliError::Failed {
             message: format!("run {} had no conversation that could go on", record.id),
-            hint: format!(
-                "give its task to a new one with `cofferdam run --agent {}`",
-                record.agent
-            ),
+            hint: if record.agent == "command" {
+                "a program of your own keeps none: start it again with `cofferdam run -- PROGRAM`"
+                    .to_owned()
+            } else {
+                format!(
+                    "begin another one with `cofferdam run --agent {} --prompt '…'`",
+                    record.agent
+                )
+            },
         });
     };
     resume.fork = fork;
