@@ -10,6 +10,7 @@ use cofferdam::fsx::FileError;
 use cofferdam::git::RepositoryError;
 use cofferdam::git::trees::TreeError;
 use cofferdam::image::ImageError;
+use cofferdam::plan::{Failure, PlanFileError, PlanRunError};
 use cofferdam::process::ProcessError;
 use cofferdam::registry::RegistryError;
 use cofferdam::runs::RunsError;
@@ -92,6 +93,10 @@ pub(crate) enum CliError {
     Volume(#[from] VolumeError),
     #[error(transparent)]
     Runs(#[from] RunsError),
+    #[error(transparent)]
+    PlanFile(#[from] PlanFileError),
+    #[error(transparent)]
+    PlanRun(#[from] PlanRunError),
     #[error(transparent)]
     Login(#[from] LoginError),
     #[error(transparent)]
@@ -244,6 +249,8 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         .or_else(|| of(error, volume::volume_hint))
         .or_else(|| of(error, volume::shelf_hint))
         .or_else(|| of(error, runs_hint))
+        .or_else(|| of(error, plan_run_hint))
+        .or_else(|| of(error, plan_file_hint))
         .or_else(|| of(error, disk_hint))
         .or_else(|| of(error, process_hint))
 }
@@ -277,6 +284,8 @@ fn command_hint(error: &CliError) -> Option<String> {
         | CliError::Volume(_)
         | CliError::Runs(_)
         | CliError::Login(_)
+        | CliError::PlanFile(_)
+        | CliError::PlanRun(_)
         | CliError::Shelf(_)
         | CliError::Registry(_)
         | CliError::Runtime(_)
@@ -292,6 +301,65 @@ fn runs_hint(error: &RunsError) -> Option<String> {
         RunsError::AtWork(_) => Some("wait for its end, or end it by Ctrl-C there".to_owned()),
         RunsError::File(_) | RunsError::Unreadable { .. } => None,
     }
+}
+
+fn plan_run_hint(error: &PlanRunError) -> Option<String> {
+    match error {
+        PlanRunError::AtWork => Some("wait for its end, or end it by Ctrl-C there".to_owned()),
+        PlanRunError::CheckedOut { .. } => {
+            Some("give the task another branch, or check out another one".to_owned())
+        }
+        PlanRunError::Unreadable { path, .. } => Some(format!(
+            "move it away: then every task of the plan is run anew: `mv {0} {0}.before`",
+            shell_word(path)
+        )),
+        PlanRunError::Agent { .. }
+        | PlanRunError::File(_)
+        | PlanRunError::Repository(_)
+        | PlanRunError::Registry(_)
+        | PlanRunError::Cancelled => None,
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as the others are")]
+fn plan_file_hint(error: &PlanFileError) -> Option<String> {
+    let hint = match error {
+        PlanFileError::File(_) => "a plan is a file such as `cofferdam init --template` writes",
+        PlanFileError::Content { .. } => {
+            "mend it at that place: docs/orchestration.md has all keys"
+        }
+    };
+    Some(hint.to_owned())
+}
+
+/// As [`render`], of one task of a plan.
+pub(crate) fn of_task(failure: &Failure, colour: bool) -> String {
+    let label = |text: &str, style| style::paint(text, style, colour);
+    let Failure::Run(error) = failure else {
+        let said = marked(&message(failure));
+        return format!("{} {said}\n", label("error:", style::ERROR));
+    };
+    let stopped = matches!(error.kind, RunErrorKind::Cancelled);
+    let mut out = if stopped {
+        format!(
+            "{} the run was stopped\n",
+            label("stopped:", style::WARNING)
+        )
+    } else {
+        let said = marked(&message(&**error));
+        format!("{} {said}\n", label("error:", style::ERROR))
+    };
+    out.push_str(&summary::unfinished(&error.kept, stopped, colour));
+    let mut next: Option<&(dyn Error + 'static)> = Some(&**error);
+    while let Some(current) = next {
+        if let Some(hint) = hint(current).filter(|hint| !hint.is_empty()) {
+            let hint = marked(&printable(&hint));
+            let _ = writeln!(out, "{} {hint}", label("hint:", style::HINT));
+            break;
+        }
+        next = chain::held(current).or_else(|| current.source());
+    }
+    out
 }
 
 fn log_hint(error: &LogError) -> Option<String> {

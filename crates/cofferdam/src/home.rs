@@ -77,6 +77,11 @@ impl Home {
         self.runs().join(id.to_string())
     }
 
+    /// What of plans has ended well, and whose turn it is: two files for each.
+    pub fn plans(&self) -> PathBuf {
+        self.0.join("plans")
+    }
+
     /// One directory for each sandbox, named by its id.
     pub fn state(&self) -> PathBuf {
         self.0.join("state")

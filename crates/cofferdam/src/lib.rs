@@ -18,6 +18,7 @@ pub mod image;
 pub mod names;
 pub mod network;
 mod path_json;
+pub mod plan;
 pub mod process;
 pub mod prompt;
 pub mod published;

@@ -35,6 +35,12 @@ const FOLDERS: &[(&str, &[&str])] = &[
             "runs",
         ],
     ),
+    (
+        "plan",
+        &[
+            "prompt", "agent", "config", "git", "registry", "sandbox", "session",
+        ],
+    ),
 ];
 
 // covers: S4-D3

@@ -75,6 +75,8 @@ fn in_command(error: &CliError) -> Cause<'_> {
         CliError::File(error) => Some(error),
         CliError::Volume(error) => Some(error),
         CliError::Runs(error) => Some(error),
+        CliError::PlanFile(error) => Some(error),
+        CliError::PlanRun(error) => Some(error),
         CliError::Login(error) => Some(error),
         CliError::Shelf(error) => Some(error),
         CliError::Registry(error) => Some(error),

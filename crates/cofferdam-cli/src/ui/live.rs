@@ -176,7 +176,7 @@ impl View {
     fn print(&self, lines: &[Line]) {
         let mut text = String::new();
         for line in lines {
-            text.push_str(&self.mark(line));
+            text.push_str(&mark(line, self.colour));
             text.push('\n');
         }
         if !text.is_empty() {
@@ -187,26 +187,26 @@ impl View {
             });
         }
     }
+}
 
-    /// Every line of an agent carries a mark, so that it cannot pass as one of ours.
-    fn mark(&self, Line { kind, text }: &Line) -> String {
-        let paint = |text: &str, style| style::paint(text, style, self.colour);
-        match kind {
-            Kind::Head => paint(text, style::STRONG),
-            Kind::Step => paint(text, style::FAINT),
-            Kind::Milestone => text.clone(),
-            Kind::AgentText => format!("{} {text}", paint("  |", style::FAINT)),
-            Kind::ToolCall => format!("{} {text}", paint("  >", style::HINT)),
-            Kind::AgentError => format!("{} {text}", paint("  !", style::WARNING)),
-            Kind::Detail => format!(
-                "{} {}",
-                paint("  .", style::FAINT),
-                paint(text, style::FAINT)
-            ),
-            Kind::Warning => {
-                let text = from_here(text);
-                format!("{} {text}", paint("note:", style::WARNING))
-            }
+/// Every line of an agent carries a mark, so that it cannot pass as one of ours.
+pub(super) fn mark(Line { kind, text }: &Line, colour: bool) -> String {
+    let paint = |text: &str, style| style::paint(text, style, colour);
+    match kind {
+        Kind::Head => paint(text, style::STRONG),
+        Kind::Step => paint(text, style::FAINT),
+        Kind::Milestone => text.clone(),
+        Kind::AgentText => format!("{} {text}", paint("  |", style::FAINT)),
+        Kind::ToolCall => format!("{} {text}", paint("  >", style::HINT)),
+        Kind::AgentError => format!("{} {text}", paint("  !", style::WARNING)),
+        Kind::Detail => format!(
+            "{} {}",
+            paint("  .", style::FAINT),
+            paint(text, style::FAINT)
+        ),
+        Kind::Warning => {
+            let text = from_here(text);
+            format!("{} {text}", paint("note:", style::WARNING))
         }
     }
 }

@@ -18,5 +18,6 @@ pub(crate) mod streams;
 pub(crate) mod style;
 pub(crate) mod summary;
 pub(crate) mod table;
+pub(crate) mod tasks;
 pub(crate) mod traffic;
 pub(crate) mod tty;

@@ -86,6 +86,7 @@ mod mounted;
 mod network;
 mod notes;
 mod orphans;
+mod plan;
 mod planted;
 mod previous;
 mod programs;

@@ -263,8 +263,8 @@ impl fmt::Display for Position {
 
 /// A problem before it is known which file it is in.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Misplaced {
-    pub(super) at: Position,
-    pub(super) field: String,
-    pub(super) problem: ContentError,
+pub(crate) struct Misplaced {
+    pub(crate) at: Position,
+    pub(crate) field: String,
+    pub(crate) problem: ContentError,
 }

@@ -50,6 +50,7 @@ pub use named::named_files;
 pub(crate) use named::words;
 pub use setting::{Cpus, ProviderKind, Setting, Strategy, is_image_name};
 pub use source::{Effective, Problem, effective, load_repository, path_in};
+pub(crate) use yaml::{position, read as read_yaml};
 
 /// The longest file in bytes: room for [`MAX_RULES`] written in any usual way.
 pub const MAX_FILE: u64 = 16 << 20;

@@ -13,7 +13,7 @@ const MESSAGE: usize = 300;
 
 /// Reads one document. Anchors, aliases and merge keys are refused: nothing here needs them, and bombs
 /// are made of them.
-pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, Misplaced> {
+pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, Misplaced> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: 8_000_000,
@@ -44,7 +44,7 @@ pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, Misplaced> {
     })
 }
 
-pub(super) fn position(location: Location) -> Position {
+pub(crate) fn position(location: Location) -> Position {
     Position {
         line: location.line().max(1),
         column: location.column().max(1),

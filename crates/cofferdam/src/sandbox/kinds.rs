@@ -208,6 +208,19 @@ impl Contained {
         }
     }
 
+    /// The same sandbox with its commits on another branch, whatever its strategy was.
+    #[must_use]
+    pub fn on_branch(&self, branch: BranchName, base: Option<String>) -> Self {
+        let mut this = self.clone();
+        let strategy = CopyStrategy::Branch { branch, base };
+        match &mut this {
+            Self::BindMount(kind) => kind.strategy = strategy.into(),
+            Self::PrivateCopy(kind) => kind.strategy = strategy,
+            Self::Isolated(kind) => kind.strategy = strategy,
+        }
+        this
+    }
+
     pub fn strategy(&self) -> BranchStrategy {
         match self {
             Self::BindMount(kind) => kind.strategy.clone(),

@@ -1,7 +1,7 @@
 //! The options of `cofferdam run`.
 
 use std::ffi::OsString;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -66,6 +66,31 @@ pub(crate) struct Arguments {
         help_heading = "Prompt"
     )]
     pub(super) template_values: Vec<(String, String)>,
+
+    /// Run the tasks of a plan, `-` for standard input: each on a branch of its own, several at once (docs/orchestration.md)
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = [
+            "prompt", "prompt_file", "template_values", "Strategy", "name", "within", "keep", "log", "output_tag",
+        ],
+        help_heading = "Plan"
+    )]
+    pub(super) plan: Option<PathBuf>,
+
+    /// So many tasks are at work at once; 2 unless given
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = parse_jobs,
+        requires = "plan",
+        help_heading = "Plan"
+    )]
+    pub(super) jobs: Option<NonZeroUsize>,
+
+    /// Run tasks too that ended well when the same plan was run before
+    #[arg(long, requires = "plan", help_heading = "Plan")]
+    pub(super) again: bool,
 
     #[command(flatten)]
     pub(super) strategy: Strategy,
@@ -176,6 +201,15 @@ pub(crate) struct Arguments {
     )]
     pub(super) output_retries: u32,
 
+    /// Write what it gives back there too, whole or not at all
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "output_tag",
+        help_heading = "Structured output"
+    )]
+    pub(super) output_file: Option<PathBuf>,
+
     /// Write the run log there instead of `.cofferdam/logs/`
     #[arg(
         long,
@@ -278,4 +312,18 @@ fn parse_dollars(text: &str) -> Result<u64, String> {
 fn parse_count(text: &str) -> Result<NonZeroU32, String> {
     text.parse()
         .map_err(|_| format!("`{}` is not a number of at least 1", text.escape_debug()))
+}
+
+/// More would only wait for one another.
+const MOST_JOBS: usize = 64;
+
+fn parse_jobs(text: &str) -> Result<NonZeroUsize, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number: &NonZeroUsize| number.get() <= MOST_JOBS);
+    number.ok_or_else(|| {
+        format!(
+            "`{}` is not a number from 1 to {MOST_JOBS}",
+            text.escape_debug()
+        )
+    })
 }

@@ -42,6 +42,12 @@ pub(crate) async fn run(
     environment: &Environment,
 ) -> Result<ExitCode, CliError> {
     let Arguments { of, fork, mut run } = arguments;
+    if run.plan.is_some() {
+        return Err(CliError::Misused {
+            message: "a plan has no conversation that could go on".to_owned(),
+            hint: "the same `cofferdam run --plan` goes on where it was".to_owned(),
+        });
+    }
     let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
     let (record, status) = runs::find(&of, environment, &interrupt).await?;
     if status == Status::AtWork {

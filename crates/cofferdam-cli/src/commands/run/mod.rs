@@ -7,6 +7,7 @@ mod life;
 mod plan;
 mod program;
 mod prompt;
+mod tasks;
 mod wanted;
 
 use std::process::ExitCode;
@@ -60,10 +61,14 @@ pub(crate) async fn run_with(
         (false, true) => Verbosity::Verbose,
         (false, false) => Verbosity::Normal,
     };
+    if let Some(file) = arguments.plan.clone() {
+        return Box::pin(tasks::run(arguments, &file, mode, verbosity, environment)).await;
+    }
     let life = Life::of(&arguments);
     let by_default = !arguments.strategy.is_named() && !life.stays();
     let around = program::Surroundings::new(&arguments, environment);
     let quiet = arguments.quiet;
+    let output_file = arguments.output_file.clone();
     let (provider, walled) = arguments.sandbox.kind();
     let mut options = plan::options(arguments, environment)?;
     options.task.resume = resume;
@@ -82,6 +87,9 @@ pub(crate) async fn run_with(
         life::work(options, &life).await
     })
     .await?;
+    if let (Ok(report), Some(file)) = (&result, &output_file) {
+        wanted::write(report, &environment.directory.join(file))?;
+    }
     if result.is_ok() {
         keep_ready::after(provider, walled);
     }

@@ -18,6 +18,24 @@ pub(super) fn options(
     mut arguments: Arguments,
     environment: &Environment,
 ) -> Result<RunOptions, CliError> {
+    let mut options = of_each(&arguments, environment)?;
+    // Last, because it may wait for another program.
+    let (prompt, attached) = prompt::source(&mut arguments, &environment.directory)?;
+    if matches!(prompt, PromptSource::None) && !arguments.runs_command() {
+        // Known before anything is made; the agent itself would say so only in its sandbox.
+        let agent = options.task.agent.name().to_owned();
+        return Err(AgentError::NoPrompt { agent }.into());
+    }
+    options.task.prompt = prompt;
+    options.task.attached = attached;
+    Ok(options)
+}
+
+/// The same without a prompt: what each task of a plan has.
+pub(super) fn of_each(
+    arguments: &Arguments,
+    environment: &Environment,
+) -> Result<RunOptions, CliError> {
     let unnamed = BranchStrategy::MergeToHead;
     let sandbox = making::contained(
         &arguments.strategy,
@@ -25,26 +43,20 @@ pub(super) fn options(
         environment,
         unnamed,
     )?;
-    let agent = agent(&arguments)?;
+    let agent = agent(arguments)?;
     let making = making::session(arguments.sandbox.clone(), environment)?;
-    let output = wanted::output(&arguments, environment)?;
-    // Last, because it may wait for another program.
-    let (prompt, attached) = prompt::source(&mut arguments, &environment.directory)?;
-    if matches!(prompt, PromptSource::None) && !arguments.runs_command() {
-        // Known before anything is made; the agent itself would say so only in its sandbox.
-        let agent = agent.name().to_owned();
-        return Err(AgentError::NoPrompt { agent }.into());
-    }
+    let output = wanted::output(arguments, environment)?;
     let directory = &environment.directory;
     let mut options = RunOptions::new(environment.home.clone(), directory.clone(), agent, sandbox);
     options.caller = environment.caller();
     making.put_into(&mut options.session);
-    options.task.prompt = prompt;
-    options.task.attached = attached;
-    options.task.login = arguments.login.map(|path| directory.join(path));
-    options.session.name = arguments.name;
+    options.task.login = (arguments.login.as_ref()).map(|path| directory.join(path));
+    options.session.name.clone_from(&arguments.name);
     options.task.max_iterations = arguments.max_iterations.unwrap_or(NonZeroU32::MIN);
-    options.task.completion_signals = arguments.completion_signals;
+    options
+        .task
+        .completion_signals
+        .clone_from(&arguments.completion_signals);
     options.task.idle_timeout = arguments.idle_timeout;
     options.task.completion_grace = arguments.grace;
     options.task.output = output;
@@ -52,7 +64,7 @@ pub(super) fn options(
     options.task.budget.tokens = arguments.max_tokens;
     options.task.budget.cost_micro_usd = arguments.max_cost;
     options.task.wait_for_quota = arguments.wait_for_quota;
-    options.task.log = match (arguments.log, arguments.no_log) {
+    options.task.log = match (&arguments.log, arguments.no_log) {
         (Some(path), _) => RunLog::File(directory.join(path)),
         (None, true) => RunLog::None,
         (None, false) => RunLog::Default,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cofferdam::fsx::{self, FileError};
-use cofferdam::session::Output;
+use cofferdam::session::{Output, RunReport};
 use serde_json::Value;
 
 use super::arguments::Arguments;
@@ -51,6 +51,16 @@ pub(super) fn output(
         hint: "for example `--output-tag plan`".to_owned(),
     })?;
     Ok(Some(output.with_retries(arguments.output_retries)))
+}
+
+/// What it gave back, into the file that its user named: JSON, or a text as it is.
+pub(super) fn write(report: &RunReport, path: &Path) -> Result<(), CliError> {
+    let text = match &report.output {
+        None => return Ok(()),
+        Some(Value::String(text)) => format!("{text}\n"),
+        Some(value) => format!("{value:#}\n"),
+    };
+    Ok(fsx::write_with_mode(path, text.as_bytes(), 0o644)?)
 }
 
 fn schema(path: &Path) -> Result<(Value, jsonschema::Validator), CliError> {

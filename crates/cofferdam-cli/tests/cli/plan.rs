@@ -1,0 +1,435 @@
+//! `run --plan`: many tasks, each on a branch of its own. Here the agent is a shell, and a prompt is its script.
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::environment::{Done, TestEnvironment, commit_script, finish};
+
+/// A task whose agent commits one file of each name.
+fn commits(name: &str, keys: &str) -> String {
+    does(name, &commit_script(&[name]), keys)
+}
+
+/// A task with this script.
+fn does(name: &str, script: &str, keys: &str) -> String {
+    let script = script.replace('\n', "\n      ");
+    format!("  - name: {name}\n    prompt: |\n      {script}\n{keys}")
+}
+
+fn plan_of(environment: &TestEnvironment, tasks: &[String]) {
+    environment.write("plan.yaml", &format!("tasks:\n{}", tasks.concat()));
+}
+
+const COMMAND: [&str; 6] = ["run", "--plan", "plan.yaml", "--", "sh", "-s"];
+
+fn run(environment: &TestEnvironment, options: &[&str]) -> Done {
+    let arguments = [&COMMAND[..3], options, &COMMAND[3..]].concat();
+    environment.cofferdam(&arguments)
+}
+
+fn start(environment: &TestEnvironment, options: &[&str]) -> Child {
+    let arguments = [&COMMAND[..3], options, &COMMAND[3..]].concat();
+    let mut command = environment.command(&arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// The line of a task in the summary.
+fn row<'a>(done: &'a Done, task: &str) -> &'a str {
+    let begin = format!("{task} ");
+    let found = done.stdout.lines().find(|line| line.starts_with(&begin));
+    found.unwrap_or_else(|| panic!("{task}: {done}"))
+}
+
+fn subjects(environment: &TestEnvironment, branch: &str) -> String {
+    environment.git(&["log", "--format=%s", branch])
+}
+
+fn wait_until(what: &str, is: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn has_branch(environment: &TestEnvironment, branch: &str) -> bool {
+    let reference = format!("refs/heads/{branch}");
+    !environment
+        .git(&["for-each-ref", &reference])
+        .trim()
+        .is_empty()
+}
+
+#[test]
+fn tasks_land_on_branches_of_their_own_and_what_the_summary_says_merges_them() {
+    let environment = TestEnvironment::with_repository();
+    let tasks = [
+        commits("one", ""),
+        commits("two", "    branch: work/two\n"),
+        does("three", "true", ""),
+    ];
+    plan_of(&environment, &tasks);
+    let done = run(&environment, &["--jobs", "3"]).expect_code(0);
+    assert_eq!(environment.git(&["log", "--format=%s"]), "start");
+    assert_eq!(subjects(&environment, "cofferdam/one"), "one\nstart");
+    assert_eq!(subjects(&environment, "work/two"), "two\nstart");
+    assert!(row(&done, "three").contains("0 commits"), "{done}");
+    assert!(!row(&done, "three").contains("merge"), "{done}");
+    assert!(done.stdout.ends_with("done: 3 of 3 tasks\n"), "{done}");
+    for task in ["one", "two"] {
+        let (_, next) = row(&done, task).split_once("cofferdam ").unwrap();
+        let words: Vec<&str> = next.split_whitespace().collect();
+        environment.cofferdam(&words).expect_code(0);
+        assert_eq!(
+            environment.read(&format!("{task}.txt")),
+            format!("{task}\n")
+        );
+    }
+}
+
+/// Each waits until both are there.
+#[test]
+fn as_many_as_were_asked_for_are_at_work_at_once() {
+    let environment = TestEnvironment::with_repository();
+    let shared = environment.temporary().join("shared");
+    cofferdam::fsx::private_dir(&shared).unwrap();
+    let script = |mine: &str, other: &str| {
+        format!(
+            "touch /meet/{mine}\ni=0\nuntil [ -e /meet/{other} ] || [ $i -gt 30 ]; do sleep 0.1; i=$((i+1)); done\n\
+             [ -e /meet/{other} ]"
+        )
+    };
+    let tasks = [
+        does("one", &script("one", "two"), ""),
+        does("two", &script("two", "one"), ""),
+    ];
+    plan_of(&environment, &tasks);
+    let mount = format!("{}:/meet:rw", shared.display());
+    let clear = || {
+        for name in ["one", "two"] {
+            cofferdam::fsx::remove_file_if_exists(&shared.join(name)).unwrap();
+        }
+    };
+    run(&environment, &["--jobs", "2", "--mount", &mount]).expect_code(0);
+    clear();
+    // The control: one at a time waits in vain.
+    let options = ["--jobs", "1", "--again", "--mount", &mount];
+    let done = run(&environment, &options).expect_code(1);
+    assert!(row(&done, "one").contains("failed"), "{done}");
+    assert!(row(&done, "two").contains("done"), "{done}");
+}
+
+#[test]
+fn one_that_fails_ends_none_but_those_that_wait_for_it() {
+    let environment = TestEnvironment::with_repository();
+    let tasks = [
+        does("bad", "exit 3", ""),
+        commits("after-bad", "    after: [bad]\n"),
+        commits("after-that", "    after: [after-bad]\n"),
+        commits("good", ""),
+        commits(
+            "after-good",
+            "    after: [good]\n    base: cofferdam/good\n",
+        ),
+    ];
+    plan_of(&environment, &tasks);
+    let done = run(&environment, &[]).expect_code(1);
+    assert!(row(&done, "bad").contains("failed"), "{done}");
+    assert!(
+        row(&done, "after-bad").contains("skipped after bad"),
+        "{done}"
+    );
+    assert!(
+        row(&done, "after-that").contains("skipped after after-bad"),
+        "{done}"
+    );
+    // Its turn came when the other had landed, and it began there.
+    let both = subjects(&environment, "cofferdam/after-good");
+    assert_eq!(both, "after-good\ngood\nstart");
+    assert!(!has_branch(&environment, "cofferdam/after-bad"));
+    assert!(
+        done.stderr.contains("bad: failed: command, iteration 1: "),
+        "{done}"
+    );
+    assert!(
+        done.stderr
+            .contains("after-bad: skipped, as bad did not end well"),
+        "{done}"
+    );
+    assert!(done.stdout.ends_with("not done: 2 of 5 tasks\n"), "{done}");
+    // Mended, only what had not ended well is run.
+    let tasks = [&[does("bad", "true", "")], &tasks[1..]].concat();
+    plan_of(&environment, &tasks);
+    let done = run(&environment, &[]).expect_code(0);
+    for (task, end) in [
+        ("bad", "done  "),
+        ("after-bad", "done  "),
+        ("after-that", "done  "),
+        ("good", "done before"),
+        ("after-good", "done before"),
+    ] {
+        assert!(row(&done, task).contains(end), "{task}: {done}");
+    }
+    assert_eq!(subjects(&environment, "cofferdam/good"), "good\nstart");
+    // And all once more, where that is asked for.
+    let done = run(&environment, &["--again"]).expect_code(1);
+    assert!(
+        row(&done, "after-good").contains("skipped after good"),
+        "{done}"
+    );
+    assert!(done.stderr.contains("nothing to commit"), "{done}");
+}
+
+/// The first one has ended, the second is killed with its command, the third was never begun.
+#[test]
+fn after_a_kill_the_same_command_does_only_the_rest() {
+    let environment = TestEnvironment::with_repository();
+    let waits = "[ ! -e two.txt ] || exit 0\n".to_owned() + &commit_script(&["two"]) + "sleep 1000";
+    let tasks = [
+        commits("one", ""),
+        does("two", &waits, ""),
+        commits("three", ""),
+    ];
+    plan_of(&environment, &tasks);
+    let mut child = start(&environment, &["--jobs", "1", "--verbose"]);
+    let log = environment.repository().join(".cofferdam/logs");
+    wait_until("the second one is at work", || {
+        let listed = environment.cofferdam(&["list", "--json"]).expect_code(0);
+        has_branch(&environment, "cofferdam/one")
+            && listed.stdout.contains("\"two\"")
+            && log.is_dir()
+    });
+    // It has committed by now, or is about to; either way nothing is lost.
+    std::thread::sleep(Duration::from_millis(700));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!has_branch(&environment, "cofferdam/three"));
+    let done = run(&environment, &["--jobs", "1"]).expect_code(0);
+    assert!(row(&done, "one").contains("done before"), "{done}");
+    assert!(row(&done, "two").contains("1 commit"), "{done}");
+    assert_eq!(subjects(&environment, "cofferdam/two"), "two\nstart");
+    assert_eq!(subjects(&environment, "cofferdam/three"), "three\nstart");
+    let done = run(&environment, &[]).expect_code(0);
+    assert_eq!(done.stdout.matches("done before").count(), 3, "{done}");
+}
+
+#[test]
+fn a_signal_ends_all_and_says_how_to_go_on() {
+    let environment = TestEnvironment::with_repository();
+    let waits = |name: &str| commit_script(&[name]) + "sleep 1000";
+    let tasks = [
+        does("one", &waits("one"), ""),
+        does("two", &waits("two"), ""),
+        commits("three", ""),
+    ];
+    plan_of(&environment, &tasks);
+    let child = start(&environment, &["--json"]);
+    wait_until("both are at work", || {
+        let runs = environment.cofferdam(&["runs", "--json"]).stdout;
+        runs.contains("\"one\"") && runs.contains("\"two\"")
+    });
+    std::thread::sleep(Duration::from_millis(700));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let done = finish(child).expect_code(130);
+    assert!(
+        done.stderr
+            .contains("the same command goes on where it was"),
+        "{done}"
+    );
+    let last: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"], "plan_finished", "{done}");
+    let ends: Vec<&str> = last["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|task| task["end"].as_str().unwrap())
+        .collect();
+    assert_eq!(ends, ["failed", "failed", "not_started"], "{done}");
+    // Their commits are home.
+    assert_eq!(subjects(&environment, "cofferdam/one"), "one\nstart");
+}
+
+#[test]
+fn the_same_plan_twice_at_once_is_refused_at_once() {
+    let environment = TestEnvironment::with_repository();
+    plan_of(&environment, &[does("one", "sleep 1000", "")]);
+    let mut child = start(&environment, &[]);
+    wait_until("it is at work", || {
+        environment
+            .cofferdam(&["list", "--json"])
+            .stdout
+            .contains("\"one\"")
+    });
+    let began = Instant::now();
+    let refused = run(&environment, &[]).expect_code(1);
+    let took = began.elapsed();
+    let says = "error: the same plan is being run by another process\n";
+    assert!(refused.stderr.starts_with(says), "{refused}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    // Another plan is another one.
+    environment.write("other.yaml", &format!("tasks:\n{}", commits("else", "")));
+    environment
+        .cofferdam(&["run", "--plan", "other.yaml", "--", "sh", "-s"])
+        .expect_code(0);
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&child),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    child.wait().unwrap();
+    // Its lock went with it.
+    plan_of(&environment, &[does("one", "true", "")]);
+    run(&environment, &[]).expect_code(0);
+}
+
+#[test]
+fn a_review_runs_when_there_is_something_to_review() {
+    let environment = TestEnvironment::with_repository();
+    let review = format!(
+        "    review:\n      prompt: |\n        {}\n",
+        commit_script(&["reviewed"]).replace('\n', "\n        ")
+    );
+    let tasks = [commits("one", &review), does("two", "true", &review)];
+    plan_of(&environment, &tasks);
+    let done = run(&environment, &["--jobs", "1"]).expect_code(0);
+    assert_eq!(
+        subjects(&environment, "cofferdam/one"),
+        "reviewed\none\nstart"
+    );
+    assert!(
+        row(&done, "one").contains("done, reviewed  2 commits"),
+        "{done}"
+    );
+    assert!(!row(&done, "two").contains("reviewed"), "{done}");
+    assert!(!done.stderr.contains("two: a review begins"), "{done}");
+    let (_, next) = row(&done, "one").split_once("cofferdam merge ").unwrap();
+    environment
+        .cofferdam(&["merge", next.trim()])
+        .expect_code(0);
+    assert_eq!(
+        environment.git(&["log", "--format=%s"]),
+        "reviewed\none\nstart"
+    );
+    // One that failed is done anew, without what came before it.
+    let fails = review.replace("set -e", "exit 1");
+    plan_of(&environment, &[commits("three", &fails)]);
+    let done = run(&environment, &[]).expect_code(1);
+    assert!(row(&done, "three").contains("failed"), "{done}");
+    assert_eq!(
+        subjects(&environment, "cofferdam/three"),
+        "three\nreviewed\none\nstart"
+    );
+}
+
+#[test]
+fn what_a_plan_may_not_say_is_refused_before_anything_begins() {
+    let environment = TestEnvironment::with_repository();
+    environment.git(&["branch", "other"]);
+    for (keys, says) in [
+        (
+            "    hooks: {}\n",
+            "plan.yaml:5:5: tasks[0].hooks: unknown field `hooks`",
+        ),
+        ("    branch: MAIN\n", "which is checked out"),
+        ("    agent: nobody\n", "task `one`: "),
+        (
+            "    agent: codex\n    effort: x\n    model: [x]\n",
+            "plan.yaml:7:12: tasks[0].model",
+        ),
+    ] {
+        plan_of(&environment, &[does("one", "true", keys)]);
+        let refused = run(&environment, &[]).expect_code(1);
+        assert!(refused.stderr.contains(says), "{keys}: {refused}");
+        environment.expect_nothing_made();
+    }
+    for options in [
+        &["--prompt", "x"][..],
+        &["--branch", "x"],
+        &["--head"],
+        &["--name", "x"],
+        &["--keep"],
+        &["--jobs", "0"],
+    ] {
+        run(&environment, options).expect_code(2);
+    }
+    environment
+        .cofferdam(&["run", "--jobs", "2", "--", "true"])
+        .expect_code(2);
+    let refused = environment.cofferdam(&["run", "--plan", "none.yaml", "--", "true"]);
+    assert!(refused.expect_code(1).stderr.contains("none.yaml"));
+}
+
+#[test]
+fn json_names_the_task_of_each_event() {
+    let environment = TestEnvironment::with_repository();
+    plan_of(
+        &environment,
+        &[
+            commits("one", ""),
+            does("two", "exit 1", ""),
+            commits("three", "    after: [two]\n"),
+        ],
+    );
+    let done = run(&environment, &["--json"]).expect_code(1);
+    let lines: Vec<Value> = done
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let (last, events) = lines.split_last().unwrap();
+    let of = |task: &str| -> Vec<&str> {
+        let of = events.iter().filter(|line| line["task"] == task);
+        of.map(|line| line["event"].as_str().unwrap()).collect()
+    };
+    assert!(
+        events
+            .iter()
+            .all(|line| line["task"].is_string() && line["version"] == 1),
+        "{done}"
+    );
+    assert_eq!(of("one").first(), Some(&"task_started"));
+    assert!(of("one").contains(&"landed"));
+    assert_eq!(of("one").last(), Some(&"finished"));
+    assert_eq!(of("two").last(), Some(&"failed"));
+    assert_eq!(of("three"), ["task_skipped"]);
+    assert_eq!(last["tasks"][0]["next"], "cofferdam merge one");
+}
+
+/// A prompt file is a template; one on standard input is a plan as well, and what an agent gave back is one.
+#[test]
+fn a_plan_comes_from_an_agent_and_its_prompts_from_files() {
+    let environment = TestEnvironment::with_repository();
+    environment.write(
+        "prompts/do.md",
+        "echo {{NAME}} > {{NAME}}.txt; git add .; git commit -qm {{NAME}}\n",
+    );
+    let plan =
+        r#"{"tasks": [{"name": "a", "prompt_file": "prompts/do.md", "args": {"NAME": "a"}}]}"#;
+    environment.write("planned.json", plan);
+    environment.git(&["add", "."]);
+    environment.git(&["commit", "-qm", "plan"]);
+    let options = [
+        "run",
+        "-q",
+        "--output-tag",
+        "plan",
+        "--output-file",
+        "plan.out",
+        "--",
+    ];
+    let script = format!("echo '<plan>{plan}</plan>'");
+    let planner = [&options[..], &["sh", "-c", &script]].concat();
+    environment.cofferdam(&planner).expect_code(0);
+    assert_eq!(environment.read("plan.out").trim(), plan);
+    let line = format!(
+        "{} run --plan - -- sh -s < plan.out",
+        Path::new(env!("CARGO_BIN_EXE_cofferdam")).display()
+    );
+    environment.shell(&line).expect_code(0);
+    assert_eq!(subjects(&environment, "cofferdam/a"), "a\nplan\nstart");
+}

@@ -1,0 +1,95 @@
+//! What came of a plan and of each of its tasks.
+
+use super::tasks::PlannedTask;
+use crate::fsx::FileError;
+use crate::names::{BranchName, Slug};
+use crate::registry::RegistryError;
+use crate::session::manage::ManageError;
+use crate::session::{RunError, RunReport};
+
+/// What came of a plan.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct PlanReport {
+    /// In the plan's order.
+    pub tasks: Vec<TaskReport>,
+}
+
+impl PlanReport {
+    /// Whether every task has ended well, now or before.
+    pub fn is_success(&self) -> bool {
+        self.tasks.iter().all(|task| task.end.is_good())
+    }
+}
+
+/// What came of one task.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct TaskReport {
+    pub name: Slug,
+    pub branch: BranchName,
+    /// Its first agent, where that ended well now.
+    pub work: Option<RunReport>,
+    /// The one that reviewed, where that ended well now.
+    pub review: Option<RunReport>,
+    /// New on its branch, of both, also of earlier runs of the plan.
+    pub commits: usize,
+    /// By which `merge` knows what is on its branch.
+    pub sandbox: Option<Slug>,
+    pub end: TaskEnd,
+}
+
+/// How a task ended.
+#[derive(Debug)]
+pub enum TaskEnd {
+    Done,
+    /// It was done when the plan was run before.
+    Before,
+    Failed(Failure),
+    /// This one, which it waits for, did not end well.
+    Skipped {
+        after: Slug,
+    },
+    /// The plan was cancelled before its turn came.
+    NotStarted,
+}
+
+impl TaskEnd {
+    pub fn is_good(&self) -> bool {
+        matches!(self, Self::Done | Self::Before)
+    }
+}
+
+/// Why a task did not end well. Its commits are where the error or the landing says.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    #[error(transparent)]
+    Run(Box<RunError>),
+    /// The agent's part went well; its commits are not on the branch.
+    #[error("its commits are not on its branch: {}", .0.landing)]
+    Landing(Box<RunReport>),
+    /// What an earlier run of it left could not be brought home first.
+    #[error("what is left of an earlier run is not home: {0}")]
+    Left(Box<ManageError>),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// It went well, and that could not be written down.
+    #[error(transparent)]
+    State(#[from] FileError),
+}
+
+impl TaskReport {
+    /// Of one of which nothing was done now.
+    pub(super) fn of(task: &PlannedTask, end: TaskEnd) -> Self {
+        Self {
+            name: task.name.clone(),
+            branch: task.branch.clone(),
+            work: None,
+            review: None,
+            commits: 0,
+            sandbox: None,
+            end,
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Runs a plan: each task when those that it waits for have ended well, so many at once, and what one does ends no other.
+
+use std::num::NonZeroU32;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use super::error::PlanRunError;
+use super::event::{Stage, What};
+use super::options::{Agents, PlanOptions, source};
+use super::report::{Failure, PlanReport, TaskEnd, TaskReport};
+use super::state::{Known, State};
+use super::tasks::{PlannedTask, Prompt};
+use crate::agent::AgentProvider;
+use crate::git::Repository;
+use crate::git::discovery::Start;
+use crate::names::{BranchName, RepoPath};
+use crate::registry::{self, Entry, RegistryError};
+use crate::session::manage::{self, DeleteOptions, ManageError, SandboxRef};
+use crate::session::{Event, EventSink, Landing, RunError, RunErrorKind, RunReport};
+
+/// Runs the tasks of a plan that have not ended well yet, and remembers each that does. The checked-out branch never moves.
+///
+/// An error is one of the plan as a whole, and nothing was begun; what goes wrong with a task is in the report.
+pub async fn run(options: PlanOptions) -> Result<PlanReport, PlanRunError> {
+    let caller = &options.each.caller;
+    let repository = repository(&options).await?;
+    if caller.cancel.is_cancelled() {
+        return Err(PlanRunError::Cancelled);
+    }
+    if let Some(here) = repository.head.branch() {
+        let folded = here.as_str().to_lowercase();
+        let mut tasks = options.plan.tasks.iter();
+        if let Some(task) = tasks.find(|task| task.branch.as_str().to_lowercase() == folded) {
+            return Err(PlanRunError::CheckedOut {
+                task: task.name.clone(),
+                branch: task.branch.clone(),
+            });
+        }
+    }
+    let agents = options
+        .plan
+        .tasks
+        .iter()
+        .map(|task| Agents::of(task, &options.each));
+    let agents: Vec<Agents> = agents.collect::<Result<_, _>>()?;
+    let state = State::open(&caller.home, &repository.top, &options.plan)?;
+    let running = Running {
+        options: &options,
+        repository: &repository.top,
+        state: tokio::sync::Mutex::new(state),
+    };
+    Ok(running.all(&agents).await)
+}
+
+async fn repository(options: &PlanOptions) -> Result<Repository, PlanRunError> {
+    let caller = &options.each.caller;
+    let workspaces = registry::workspaces(&caller.home)?;
+    let start = Start::find(&options.each.session.repository, &workspaces)?;
+    let home = caller.user_home.as_deref();
+    Ok(Repository::discover(&caller.git, &start, home, &caller.cancel).await?)
+}
+
+struct Running<'a> {
+    options: &'a PlanOptions,
+    repository: &'a RepoPath,
+    /// Tasks write it one after the other.
+    state: tokio::sync::Mutex<State>,
+}
+
+impl Running<'_> {
+    async fn all(&self, agents: &[Agents]) -> PlanReport {
+        let plan = &self.options.plan;
+        let mut ends: Vec<Option<TaskReport>> = plan.tasks.iter().map(|_| None).collect();
+        let mut begun = vec![false; ends.len()];
+        let mut at_work = FuturesUnordered::new();
+        loop {
+            self.skip(&mut ends, &mut begun);
+            let is_free = |number: usize| {
+                let good =
+                    |&first: &usize| ends[first].as_ref().is_some_and(|one| one.end.is_good());
+                !begun[number] && plan.after[number].iter().all(good)
+            };
+            let next = (0..ends.len()).find(|&number| is_free(number));
+            let has_room = at_work.len() < self.options.jobs.get();
+            match next.filter(|_| has_room && !self.options.each.caller.cancel.is_cancelled()) {
+                Some(number) => {
+                    begun[number] = true;
+                    let (task, agents) = (&plan.tasks[number], &agents[number]);
+                    at_work.push(async move { (number, Box::pin(self.one(task, agents)).await) });
+                }
+                None => match at_work.next().await {
+                    Some((number, end)) => ends[number] = Some(end),
+                    None => break,
+                },
+            }
+        }
+        drop(at_work);
+        let tasks = plan.tasks.iter().zip(ends);
+        let tasks = tasks
+            .map(|(task, end)| end.unwrap_or_else(|| TaskReport::of(task, TaskEnd::NotStarted)));
+        PlanReport {
+            tasks: tasks.collect(),
+        }
+    }
+
+    /// Ends those that wait for one that did not end well, and those that wait for them.
+    fn skip(&self, ends: &mut [Option<TaskReport>], begun: &mut [bool]) {
+        let plan = &self.options.plan;
+        loop {
+            let bad = |&&first: &&usize| ends[first].as_ref().is_some_and(|one| !one.end.is_good());
+            let found = (0..begun.len())
+                .filter(|&number| !begun[number])
+                .find_map(|number| {
+                    let first = plan.after[number].iter().find(bad)?;
+                    Some((number, plan.tasks[*first].name.clone()))
+                });
+            let Some((number, after)) = found else {
+                return;
+            };
+            let task = &plan.tasks[number];
+            self.tell(task, Stage::Work, What::Skipped { after: &after });
+            begun[number] = true;
+            ends[number] = Some(TaskReport::of(task, TaskEnd::Skipped { after }));
+        }
+    }
+
+    /// One task to its end.
+    async fn one(&self, task: &PlannedTask, agents: &Agents) -> TaskReport {
+        let mut done = TaskReport::of(task, TaskEnd::Done);
+        let (stage, result) = self.stages(task, agents, &mut done).await;
+        match result {
+            Ok(end) => done.end = end,
+            Err(failure) => {
+                self.tell(task, stage, What::Failed(&failure));
+                done.end = TaskEnd::Failed(failure);
+            }
+        }
+        done
+    }
+
+    /// In which stage it ended, and how.
+    async fn stages(
+        &self,
+        task: &PlannedTask,
+        agents: &Agents,
+        done: &mut TaskReport,
+    ) -> (Stage, Result<TaskEnd, Failure>) {
+        let content = task.content();
+        let known = {
+            let mut state = self.state.lock().await;
+            if self.options.again
+                && let Err(error) = state.forget(&task.name)
+            {
+                return (Stage::Work, Err(error.into()));
+            }
+            state.known(&task.name, &content).cloned()
+        };
+        if let Some(known) = &known {
+            done.commits = known.commits;
+            done.sandbox = Some(known.sandbox.clone());
+            if known.done {
+                self.tell(task, Stage::Work, What::Before);
+                return (Stage::Work, Ok(TaskEnd::Before));
+            }
+        }
+        let mut known = match known {
+            Some(known) => known,
+            None => match self.work(task, agents, content, done).await {
+                Ok(known) => known,
+                Err(failure) => return (Stage::Work, Err(failure)),
+            },
+        };
+        if let (Some(review), Some(agent), false) = (&task.review, &agents.review, known.done) {
+            let began = self.begin(task, agent, &review.prompt, Stage::Review);
+            match began.await {
+                Ok((_, report)) => {
+                    known.commits += report.commits.len();
+                    if !report.commits.is_empty() {
+                        known.sandbox = report.name.clone();
+                    }
+                    known.done = true;
+                    done.review = Some(report);
+                }
+                Err(failure) => return (Stage::Review, Err(failure)),
+            }
+            let written = self.state.lock().await.put(&task.name, known.clone());
+            if let Err(error) = written {
+                return (Stage::Review, Err(error.into()));
+            }
+        }
+        done.commits = known.commits;
+        done.sandbox = Some(known.sandbox);
+        (Stage::Work, Ok(TaskEnd::Done))
+    }
+
+    /// The first agent of a task; what came of it is on disk.
+    async fn work(
+        &self,
+        task: &PlannedTask,
+        agents: &Agents,
+        content: String,
+        done: &mut TaskReport,
+    ) -> Result<Known, Failure> {
+        let (earlier, report) = self
+            .begin(task, &agents.work, &task.prompt, Stage::Work)
+            .await?;
+        let commits = earlier + report.commits.len();
+        let known = Known {
+            content,
+            branch: task.branch.clone(),
+            run: report.run,
+            sandbox: report.name.clone(),
+            commits,
+            done: task.review.is_none() || commits == 0,
+        };
+        done.work = Some(report);
+        self.state.lock().await.put(&task.name, known.clone())?;
+        Ok(known)
+    }
+
+    /// One run on the task's branch. Also says how many commits came home first that an earlier one had left.
+    async fn begin(
+        &self,
+        task: &PlannedTask,
+        agent: &std::sync::Arc<dyn AgentProvider>,
+        prompt: &Prompt,
+        stage: Stage,
+    ) -> Result<(usize, RunReport), Failure> {
+        let earlier = self.bring_home(&task.branch).await?;
+        let mut options = self.options.each.clone();
+        let named = match stage {
+            Stage::Work => task.name.to_string(),
+            Stage::Review => format!("{}-review", task.name),
+        };
+        options.session.name = Some(self.free(&named)?);
+        let sandbox = &options.session.sandbox;
+        options.session.sandbox = sandbox.on_branch(task.branch.clone(), task.base.clone());
+        options.task.agent = std::sync::Arc::clone(agent);
+        options.task.prompt = source(prompt);
+        options.task.attached = None;
+        options.task.resume = None;
+        options.task.max_iterations = match stage {
+            Stage::Work => task.max_iterations.unwrap_or(options.task.max_iterations),
+            Stage::Review => NonZeroU32::MIN,
+        };
+        let branch = &task.branch;
+        self.tell(task, stage, What::Started { branch });
+        let (events, name) = (self.options.events.clone(), task.name.clone());
+        options.caller.events =
+            EventSink::new(move |event: &Event| events.emit(&name, stage, What::Run(event)));
+        let report = Box::pin(crate::session::run(options)).await;
+        let report = report.map_err(|error| Failure::Run(Box::new(error)))?;
+        match &report.landing {
+            Landing::Landed { .. } | Landing::Nothing => {
+                self.tell(task, stage, What::Finished(&report));
+                Ok((earlier, report))
+            }
+            Landing::Kept { .. } | Landing::Refused { .. } => {
+                Err(Failure::Landing(Box::new(report)))
+            }
+        }
+    }
+
+    /// A name that no sandbox of the repository has: an earlier run of the task may still have its own.
+    fn free(&self, name: &str) -> Result<String, Failure> {
+        let home = &self.options.each.caller.home;
+        let mut free = name.to_owned();
+        for number in 2_u32.. {
+            match registry::find(home, self.repository, &free) {
+                Err(RegistryError::Unknown { .. }) => break,
+                Err(error) => return Err(error.into()),
+                Ok(_) => free = format!("{name}-{number}"),
+            }
+        }
+        Ok(free)
+    }
+
+    /// Of a command that died on this branch.
+    async fn bring_home(&self, branch: &BranchName) -> Result<usize, Failure> {
+        let caller = &self.options.each.caller;
+        let entries = registry::list(&caller.home, Some(self.repository))?.entries;
+        let is_dead = |Entry { record, in_use }: &Entry| {
+            !in_use && record.phase.is_unfinished() && record.branch.as_ref() == Some(branch)
+        };
+        let mut commits = 0;
+        for Entry { record, .. } in entries.into_iter().filter(is_dead) {
+            let target = SandboxRef {
+                home: caller.home.clone(),
+                git: caller.git.clone(),
+                repository: self.repository.as_path().to_owned(),
+                caller_home: caller.user_home.clone(),
+                name: record.id.to_string(),
+                cancel: caller.cancel.clone(),
+            };
+            match manage::bring_home(&target, DeleteOptions::default()).await {
+                Ok(Some(done)) => commits += done.commits,
+                Ok(None) | Err(ManageError::Registry(RegistryError::Gone(_))) => {}
+                Err(_) if caller.cancel.is_cancelled() => {
+                    return Err(Failure::Run(Box::new(RunError {
+                        kind: RunErrorKind::Cancelled,
+                        kept: Box::default(),
+                    })));
+                }
+                Err(error) => return Err(Failure::Left(Box::new(error))),
+            }
+        }
+        Ok(commits)
+    }
+
+    fn tell(&self, task: &PlannedTask, stage: Stage, what: What<'_>) {
+        self.options.events.emit(&task.name, stage, what);
+    }
+}

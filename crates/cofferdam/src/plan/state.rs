@@ -1,0 +1,140 @@
+//! What of a plan has ended well, on disk, and whose turn it is to run it.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::error::PlanRunError;
+use super::tasks::Plan;
+use crate::fsx::lock::{self, Held, Lock};
+use crate::fsx::{self, FileError};
+use crate::home::Home;
+use crate::names::{BranchName, RepoPath, Slug};
+use crate::run_id::RunId;
+use crate::text::hex;
+
+const VERSION: u32 = 1;
+/// Bytes of such a file.
+const LIMIT: u64 = 4 << 20;
+
+/// One task that came as far as this.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Known {
+    /// As [`super::tasks::PlannedTask::content`].
+    pub(super) content: String,
+    pub(super) branch: BranchName,
+    /// Of its first agent, which ended well.
+    pub(super) run: Option<RunId>,
+    /// The sandbox whose merging brings all of it.
+    pub(super) sandbox: Slug,
+    pub(super) commits: usize,
+    /// Nothing of it is left to do.
+    pub(super) done: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    version: u32,
+    repository: PathBuf,
+    plan: PathBuf,
+    tasks: BTreeMap<Slug, Known>,
+}
+
+/// Held as long as the plan is run.
+#[derive(Debug)]
+pub(super) struct State {
+    path: PathBuf,
+    file: File,
+    _lock: Held,
+}
+
+impl State {
+    /// At once: whoever runs the same plan already keeps it.
+    pub(super) fn open(
+        home: &Home,
+        repository: &RepoPath,
+        plan: &Plan,
+    ) -> Result<Self, PlanRunError> {
+        let plans = home.plans();
+        fsx::private_dir(home.path())?;
+        fsx::private_dir(&plans)?;
+        let name = name(repository.as_path(), &plan.identity);
+        let lock_path = plans.join(format!("{name}.lock"));
+        let file = lock::open(&lock_path)?;
+        if !lock::try_hold(&file, Lock::Exclusive, &lock_path)? {
+            return Err(PlanRunError::AtWork);
+        }
+        let lock = Held::new(file);
+        let path = plans.join(format!("{name}.json"));
+        let tasks = read(&path)?.unwrap_or_default();
+        Ok(Self {
+            path,
+            file: File {
+                version: VERSION,
+                repository: repository.as_path().to_owned(),
+                plan: plan.identity.clone(),
+                tasks,
+            },
+            _lock: lock,
+        })
+    }
+
+    /// What is known of a task with just this content.
+    pub(super) fn known(&self, name: &Slug, content: &str) -> Option<&Known> {
+        let known = self.file.tasks.get(name);
+        known.filter(|known| known.content == content)
+    }
+
+    /// On disk before this returns.
+    pub(super) fn put(&mut self, name: &Slug, known: Known) -> Result<(), FileError> {
+        self.file.tasks.insert(name.clone(), known);
+        self.save()
+    }
+
+    /// It is done anew.
+    pub(super) fn forget(&mut self, name: &Slug) -> Result<(), FileError> {
+        match self.file.tasks.remove(name) {
+            Some(_) => self.save(),
+            None => Ok(()),
+        }
+    }
+
+    fn save(&self) -> Result<(), FileError> {
+        let text = serde_json::to_vec_pretty(&self.file)
+            .map_err(|error| FileError::new("write", &self.path, std::io::Error::other(error)))?;
+        fsx::write_private(&self.path, &text)
+    }
+}
+
+/// The same plan of the same repository has the same.
+fn name(repository: &Path, plan: &Path) -> String {
+    let mut digest = Sha256::new();
+    digest.update(repository.as_os_str().as_bytes());
+    digest.update([0]);
+    digest.update(plan.as_os_str().as_bytes());
+    hex(&digest.finalize()[..8])
+}
+
+fn read(path: &Path) -> Result<Option<BTreeMap<Slug, Known>>, PlanRunError> {
+    let bytes = match fsx::read_bounded(path, LIMIT) {
+        Err(error) if error.is_not_found() => return Ok(None),
+        bytes => bytes?,
+    };
+    let unreadable = |why: String| PlanRunError::Unreadable {
+        path: path.to_owned(),
+        why,
+    };
+    let file: File =
+        serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+    if file.version != VERSION {
+        return Err(unreadable(
+            "another version of cofferdam wrote it".to_owned(),
+        ));
+    }
+    Ok(Some(file.tasks))
+}
