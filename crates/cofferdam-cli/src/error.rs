@@ -324,7 +324,7 @@ fn plan_run_hint(error: &PlanRunError) -> Option<String> {
 #[expect(clippy::unnecessary_wraps, reason = "as the others are")]
 fn plan_file_hint(error: &PlanFileError) -> Option<String> {
     let hint = match error {
-        PlanFileError::File(_) => "a plan is a file such as `cofferdam init --template` writes",
+        PlanFileError::File(_) => "a plan is a file: docs/orchestration.md shows one",
         PlanFileError::Content { .. } => {
             "mend it at that place: docs/orchestration.md has all keys"
         }

@@ -45,7 +45,7 @@ impl Plan {
         };
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let before = &bytes[..error.valid_up_to()];
-            let lines = before.iter().filter(|&&byte| byte == b'\n').count();
+            let lines = before.split(|&byte| byte == b'\n').count() - 1;
             misplaced(Misplaced {
                 at: crate::config::Position {
                     line: lines as u64 + 1,
@@ -125,7 +125,7 @@ mod tests {
         let [one, two] = plan.tasks() else { panic!() };
         assert_eq!(one.branch.as_str(), "cofferdam/one");
         assert_eq!(one.prompt, Prompt::Text("{{as it is}}\n".to_owned()));
-        assert_eq!(two.after, [one.name.clone()]);
+        assert_eq!(two.after, std::slice::from_ref(&one.name));
         let Prompt::Template {
             text, arguments, ..
         } = &two.prompt

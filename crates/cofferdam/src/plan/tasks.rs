@@ -184,7 +184,7 @@ fn task(
     };
     let choice = [&found.agent, &found.model, &found.effort];
     Ok(PlannedTask {
-        prompt: prompt(asked, field, read)?,
+        prompt: prompt(&asked, field, read)?,
         agent: agent(choice, field)?,
         branch,
         base: optional(found.base.as_ref(), field, "base")?,
@@ -218,7 +218,7 @@ fn review(
         arguments: args.as_ref(),
     };
     Ok(Review {
-        prompt: prompt(asked, field, read)?,
+        prompt: prompt(&asked, field, read)?,
         agent: agent([name, model, effort], field)?,
     })
 }
@@ -255,7 +255,7 @@ struct Asked<'a, T> {
     arguments: Option<&'a BTreeMap<String, String>>,
 }
 
-fn prompt<T>(asked: Asked<'_, T>, field: &str, read: ReadFile<'_>) -> Result<Prompt, Misplaced> {
+fn prompt<T>(asked: &Asked<'_, T>, field: &str, read: ReadFile<'_>) -> Result<Prompt, Misplaced> {
     let (prompt, at) = match (asked.prompt, asked.file) {
         (Some(found), None) => {
             if asked.arguments.is_some() {
