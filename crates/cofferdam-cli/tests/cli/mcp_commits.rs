@@ -370,3 +370,49 @@ fn no_message_has_what_a_tool_was_given() {
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);
 }
+
+/// What is on no branch and no tag is the person's alone, by whatever name it could be found.
+#[test]
+fn what_was_put_away_or_deleted_is_no_base() {
+    let lives = Lives::new();
+    lives.write("README.md", "private\n");
+    lives.git(&["stash"]);
+    let stash = lives.git(&["rev-parse", "stash"]);
+    lives.git(&["branch", "gone-too"]);
+    lives.git(&["checkout", "-q", "gone-too"]);
+    lives.git(&["commit", "-q", "--allow-empty", "-m", "undone"]);
+    let undone = lives.git(&["rev-parse", "HEAD"]);
+    lives.git(&["checkout", "-q", "main"]);
+    lives.git(&["branch", "-D", "gone-too"]);
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    client.run("echo x > x");
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+    let trash = lives.git(&["rev-parse", "refs/cofferdam/trash/one"]);
+    let index = format!("{stash}^2");
+    for base in [
+        "stash",
+        "refs/stash",
+        "stash@{0}",
+        &stash,
+        &stash[..8],
+        &index,
+        &undone,
+        &undone[..8],
+        "cofferdam/trash/one",
+        "refs/cofferdam/trash/one",
+        &trash,
+        "no-such",
+    ] {
+        let refused = client.error("sandbox-create", &json!({"name": "two", "base": base}));
+        assert!(refused.contains("no branch, no tag"), "{base}: {refused}");
+    }
+    let head = lives.git(&["rev-parse", "HEAD"]);
+    for (number, base) in ["main", "HEAD", &head, &head[..8]].into_iter().enumerate() {
+        let name = format!("good-{number}");
+        client.tool("sandbox-create", &json!({"name": name, "base": base}));
+        lives.cofferdam(&["delete", &name]).expect_code(0);
+    }
+}

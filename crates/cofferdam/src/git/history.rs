@@ -141,6 +141,27 @@ impl Repository {
         Ok(text.lines().any(|reference| reference != own))
     }
 
+    /// Whether HEAD, a branch, a tag or a remote branch contains the commit: what is on none of them was put away, or deleted.
+    pub async fn is_in_sight(
+        &self,
+        commit: &Oid,
+        cancel: &CancellationToken,
+    ) -> Result<bool, GitError> {
+        let text = self
+            .command()
+            .args([
+                "rev-list",
+                "--max-count=1",
+                commit.as_str(),
+                "--not",
+                "HEAD",
+            ])
+            .args(["--branches", "--tags", "--remotes"])
+            .line(cancel)
+            .await?;
+        Ok(text.is_empty())
+    }
+
     /// Whether HEAD or a reference other than `but` contains the commit.
     pub async fn is_at_home(
         &self,

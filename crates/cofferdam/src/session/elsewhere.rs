@@ -10,6 +10,8 @@ use crate::text::printable_bytes_line;
 pub(super) const LONGEST: u64 = 1 << 20;
 /// So many are named.
 const NAMED: usize = 5;
+/// Characters of a name.
+const LONGEST_NAME: usize = 100;
 
 /// `read`: the content of a file at the top, of which [`LONGEST`] bytes are enough.
 pub(super) fn notices(read: impl Fn(&Path) -> Option<Vec<u8>>) -> Vec<Notice> {
@@ -59,8 +61,15 @@ fn kept_by_lfs(line: &[u8]) -> Option<&[u8]> {
     words.any(|word| word == b"filter=lfs").then_some(pattern)
 }
 
+/// A name that passes for nothing else: cut, and in quotes that it does not have itself.
+fn quoted(name: &[u8]) -> String {
+    let shown = printable_bytes_line(&name[..name.len().min(4 * LONGEST_NAME)]);
+    let cut: String = shown.replace('`', "'").chars().take(LONGEST_NAME).collect();
+    format!("`{cut}`")
+}
+
 fn named<'a>(all: impl Iterator<Item = &'a [u8]>) -> Option<String> {
-    let all: Vec<String> = all.map(printable_bytes_line).collect();
+    let all: Vec<String> = all.map(quoted).collect();
     let more = all.len().saturating_sub(NAMED);
     let first = all.get(..all.len() - more)?.join(", ");
     match (all.is_empty(), more) {
@@ -94,14 +103,20 @@ mod tests {
         assert_eq!(
             told(modules, attributes),
             [
-                "submodules are empty directories inside, because their files are in other repositories: lib/a, b c",
-                "files that Git LFS keeps are pointers inside, without their contents: *.bin",
+                "submodules are empty directories inside, because their files are in other repositories: `lib/a`, `b c`",
+                "files that Git LFS keeps are pointers inside, without their contents: `*.bin`",
             ]
         );
         let many: String = (0..7).map(|n| format!("*.{n} filter=lfs\n")).collect();
         let said = told("", &many);
         assert!(
-            said[0].ends_with(": *.0, *.1, *.2, *.3, *.4 and 2 more"),
+            said[0].ends_with(": `*.0`, `*.1`, `*.2`, `*.3`, `*.4` and 2 more"),
+            "{said:?}"
+        );
+        let long = format!("{} filter=lfs\n", "`x\u{1b}".repeat(100_000));
+        let said = told("", &long);
+        assert!(
+            said[0].len() < 300 && !said[0].contains('\u{1b}'),
             "{said:?}"
         );
     }

@@ -16,6 +16,7 @@ use super::server::{Asked, Server};
 use super::tool::{Call, Effect};
 use crate::commands::{create, here, keep_ready};
 use crate::error::CliError;
+use crate::ui::table::fit;
 
 /// Make a sandbox
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -60,6 +61,8 @@ struct Heard {
 /// Characters of what a set-up printed, its last ones, and so many notes.
 const PRINTED: usize = 2000;
 const NOTES: usize = 20;
+/// Characters of a note.
+const NOTE: usize = 1000;
 
 impl Heard {
     fn hear(&mut self, event: &Event) {
@@ -74,7 +77,8 @@ impl Heard {
                 self.setup = Some(printable(&last));
             }
             Event::Notice(notice) if self.notes.len() < NOTES => {
-                self.notes.push(printable_line(&notice.to_string()));
+                self.notes
+                    .push(fit(&printable_line(&notice.to_string()), NOTE));
             }
             _ => {}
         }
@@ -97,7 +101,7 @@ impl Call for Create {
             )
         })?;
         if let Some(base) = &self.base {
-            committed(base)?;
+            committed(base, &server, &asked).await?;
         }
         not_there(&name, &server, &asked).await?;
         let options = create::unattended(&name, self.base, server.environment()).await?;
@@ -129,17 +133,30 @@ fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is not on a branch, or was deleted, is nobody's to look at but the person's.
-fn committed(base: &str) -> Result<(), Failure> {
-    let name = base.split(['^', '~', ':']).next().unwrap_or_default();
-    let is_hidden = ["stash", "refs/stash"].contains(&name) || name.starts_with("refs/cofferdam/");
-    if is_hidden || base.contains("@{") {
-        return Err(Failure::new(
-            format!("`{base}` is no branch, no tag and no id of a commit"),
-            "Leave `base` out, and it is what is checked out now.",
-        ));
+/// What is not on a branch, or was deleted, is nobody's to look at but the person's, whatever it is called: what is not there and what is
+/// nobody's have one answer.
+async fn committed(base: &str, server: &Server, asked: &Asked) -> Result<(), Failure> {
+    let repository = here::repository(server.environment(), server.interrupt()).await;
+    let repository = repository.map_err(CliError::from)?;
+    let failed = |error| Failure::from(CliError::from(ManageError::from(error)));
+    let found = repository.resolve(base, &asked.cancel).await;
+    let is_in_sight = match found.map_err(failed)? {
+        Some(commit) => {
+            let in_sight = repository.is_in_sight(&commit, &asked.cancel).await;
+            in_sight.map_err(failed)?
+        }
+        None => false,
+    };
+    if is_in_sight {
+        return Ok(());
     }
-    Ok(())
+    Err(Failure::new(
+        format!(
+            "`{}` is no branch, no tag and no commit of one",
+            printable_line(base)
+        ),
+        "Leave `base` out, and it is what is checked out now.",
+    ))
 }
 
 /// A person who names a branch of theirs wants to go on with it. An agent that happens to hit one must not.

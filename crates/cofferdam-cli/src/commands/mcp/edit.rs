@@ -4,6 +4,7 @@ use std::fmt;
 
 use cofferdam::session::Session;
 use cofferdam::session::living::PatchError;
+use cofferdam::text::printable_line;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -178,7 +179,8 @@ fn nearly(text: &str, old: &str) -> String {
 
 impl fmt::Display for Edited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let paths = self.paths.join(", ");
+        let paths: Vec<String> = self.paths.iter().map(|path| printable_line(path)).collect();
+        let paths = paths.join(", ");
         match self.replaced {
             0 => writeln!(f, "Changed {paths}.")?,
             1 => writeln!(f, "Replaced once in {paths}.")?,

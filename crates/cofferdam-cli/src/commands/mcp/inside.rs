@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use cofferdam::sandbox::browse::{Content, Kind, Peek, Sight, Thing};
 use cofferdam::session::Session;
+use cofferdam::text::printable_line;
 
 use super::failure::Failure;
 
@@ -143,12 +144,15 @@ pub(super) async fn text(
         Ok(there) => there,
         Err(path) => {
             return Err(Failure::new(
-                format!("there is no file {}", shown(session, &path)),
+                format!(
+                    "there is no file {}",
+                    printable_line(&shown(session, &path))
+                ),
                 "`sandbox-ls` and `sandbox-glob` tell what is there.",
             ));
         }
     };
-    let shown = shown(session, &there.path);
+    let shown = printable_line(&shown(session, &there.path));
     match there.thing.kind {
         Kind::File => {}
         Kind::Directory => {
@@ -181,7 +185,8 @@ pub(super) async fn text(
 }
 
 pub(super) fn cannot(session: &Session, what: &str, path: &Path, why: &str) -> Failure {
-    Failure::new(format!("cannot {what} {}: {why}", shown(session, path)), "")
+    let path = printable_line(&shown(session, path));
+    Failure::new(format!("cannot {what} {path}: {why}"), "")
 }
 
 pub(super) fn why(number: i32) -> String {

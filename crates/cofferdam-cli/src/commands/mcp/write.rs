@@ -7,6 +7,7 @@ use cofferdam::git::InTree;
 use cofferdam::sandbox::browse::Kind;
 use cofferdam::sandbox::change::FileChange;
 use cofferdam::session::Session;
+use cofferdam::text::printable_line;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -140,6 +141,7 @@ pub(super) async fn put(
 impl fmt::Display for Wrote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, bytes, .. } = self;
+        let path = printable_line(path);
         let what = if self.created { "Made" } else { "Wrote" };
         writeln!(f, "{what} {path}, {bytes} bytes.")?;
         self.changed.fmt(f)
