@@ -68,6 +68,12 @@ fn long_lists_come_in_parts() {
         assert_eq!(names(&all, "").len(), entries);
         assert!((2..=most).contains(&count), "{directory}: {count}");
     }
+    // Where they lead is as long as anything.
+    client.run("mkdir links && cd links && to=$(printf %04000d 7) && for n in $(seq 60); do ln -s $to $n; done");
+    let place = json!({"sandbox": "one", "path": "links"});
+    let (all, count) = parts(&mut client, "sandbox-ls", &place, "entries");
+    assert_eq!(names(&all, "path").len(), 60);
+    assert_eq!(count, 5);
     let lines = json!({"sandbox": "one", "pattern": "7$", "path": "long"});
     let (all, count) = parts(&mut client, "sandbox-grep", &lines, "lines");
     assert_eq!(names(&all, "path").len(), 701);

@@ -222,4 +222,11 @@ fn one_that_is_still_there_is_gone_on_in() {
         .cofferdam(&["delete", "--purge", "box"])
         .expect_code(0);
     assert_eq!(listed(&lives), json!([]));
+    // Whose branch was checked out since, goes on there.
+    let first = ["run", "--name", "two", "--branch", "work"];
+    let open = ["--network", "open"];
+    run(&[&first[..], &open, &agent].concat()).expect_code(0);
+    lives.git(&["checkout", "-q", "work"]);
+    run(&[&["continue", "two", "--prompt", "more"], &open[..]].concat()).expect_code(0);
+    assert_eq!(lives.git(&["log", "--format=%s", "main..work"]), "2\n1");
 }

@@ -47,6 +47,9 @@ pub struct RunRecord {
     /// The run whose conversation it went on with, and whether in a copy.
     pub continues: Option<RunId>,
     pub fork: bool,
+    /// What that conversation had cost before, in millionths of a US dollar.
+    #[serde(default)]
+    pub cost_before_micro_usd: u64,
     pub began: Timestamp,
     pub log: Option<PathText>,
     pub iterations: Vec<RunIteration>,

@@ -260,6 +260,7 @@ mod tests {
             task: first_line("\n  do it\nwell"),
             continues: None,
             fork: false,
+            cost_before_micro_usd: 0,
             began: jiff::Timestamp::now(),
             log: None,
             iterations: Vec::new(),

@@ -119,9 +119,12 @@ impl Conversing<'_> {
                 && let Ok(below) = std::str::from_utf8(&thing.path)
             {
                 let path = format!("{within}/{below}");
-                if (layout.belongs)(&path, id) && paths.len() < MOST {
+                if (layout.belongs)(&path, id) {
                     paths.insert(path);
                 }
+            }
+            if paths.len() > MOST {
+                return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
         })
@@ -136,11 +139,21 @@ impl Conversing<'_> {
     ) -> Result<Vec<File>, ConversationError> {
         let failed = |error: SandboxError| ConversationError::NotTaken(error.to_string());
         let root = layout.root(Path::new(AGENT_HOME), self.environment);
+        let paths = self.paths(&root, layout, id).await.map_err(failed)?;
+        // A part of one is none: its program would not go on with it.
+        let too_much = |what: String| Err(ConversationError::NotTaken(what));
+        if paths.len() > MOST {
+            return too_much(format!("it has more than {MOST} files"));
+        }
         let (mut files, mut left) = (Vec::new(), TOTAL);
-        for path in self.paths(&root, layout, id).await.map_err(failed)? {
-            let content = self.content(&root.join(&path), left.min(LARGEST)).await;
+        for path in paths {
+            let most = left.min(LARGEST);
+            let content = self.content(&root.join(&path), most + 1).await;
             let content = content.map_err(failed)?;
-            left = left.saturating_sub(content.len() as u64);
+            if content.len() as u64 > most {
+                return too_much(format!("it has more than {most} bytes"));
+            }
+            left -= content.len() as u64;
             files.push((path, content));
         }
         Ok(files)

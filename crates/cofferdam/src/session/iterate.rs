@@ -147,18 +147,22 @@ impl Iterating<'_> {
         let mut prompt = prompt;
         let mut tries = 0;
         loop {
-            let (detail, until) = match self.start(&prompt, going).await {
-                Ok(()) => return Ok(()),
-                Err(RunErrorKind::Agent {
-                    failure: AgentFailure::Quota { detail, until },
-                    ..
-                }) if self.waits(tries, until, going.waited).is_some() => (detail, until),
-                Err(error) => return Err(error),
+            let Err(error) = self.start(&prompt, going).await else {
+                return Ok(());
             };
-            let wait = self.waits(tries, until, going.waited).unwrap_or_default();
+            let RunErrorKind::Agent {
+                failure: AgentFailure::Quota { detail, until },
+                ..
+            } = &error
+            else {
+                return Err(error);
+            };
+            let Some(wait) = self.waits(tries, *until, going.waited) else {
+                return Err(error);
+            };
             let text = format!(
                 "a limit of the model's was reached ({}); it goes on in {} min",
-                crate::text::printable_line(&detail),
+                crate::text::printable_line(detail),
                 wait.as_secs().div_ceil(60)
             );
             self.events.notice(Notice::Other { text });

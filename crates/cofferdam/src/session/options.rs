@@ -334,12 +334,13 @@ impl Resume {
         let (session, iteration) = run.conversation()?;
         let same = |one: &&RunIteration| one.session.as_deref() == Some(session);
         let costs = run.iterations.iter().filter(same);
+        let own: u64 = costs.filter_map(|one| one.usage?.cost_micro_usd).sum();
         Some(Self {
             session: session.to_owned(),
             files: run.conversation_at(home, iteration.number),
             fork: false,
             run: Some(run.id),
-            cost_micro_usd: costs.filter_map(|one| one.usage?.cost_micro_usd).sum(),
+            cost_micro_usd: run.cost_before_micro_usd.saturating_add(own),
         })
     }
 }

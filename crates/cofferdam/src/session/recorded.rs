@@ -45,6 +45,8 @@ pub(super) fn begin(
             .resume
             .as_ref()
             .is_some_and(|resume| resume.fork),
+        cost_before_micro_usd: (options.task.resume.as_ref())
+            .map_or(0, |resume| resume.cost_micro_usd),
         began: Timestamp::now(),
         log: log.map(|path| PathText(path.to_owned())),
         iterations: Vec::new(),

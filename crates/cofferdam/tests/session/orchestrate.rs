@@ -39,12 +39,12 @@ printf '%s\n' "$prompt" | tr '\n' ' ' >> "$projects/$id.jsonl"; echo >> "$projec
 n=$(wc -l < "$projects/$id.jsonl")
 cp "$projects/$id.jsonl" conversation
 git add -A; git commit -qm "work $n"
-answer=$(cat "$(dirname "$0")/answer-$n")
+answer=$(cat "$(dirname "$0")/answer-$n") is_error=false
 echo "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"$id\"}"
 case $answer in
     sleep) sleep 600 ;;
+    many) mkdir -p "$projects/$id/subagents"; (cd "$projects/$id/subagents"; seq 2000 | xargs touch) ;;
     !*) is_error=true answer=${answer#!} ;;
-    *) is_error=false ;;
 esac
 echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":$is_error,\"session_id\":\"$id\",\"result\":\"$answer\",\"total_cost_usd\":0.0$n,\"usage\":{\"input_tokens\":90,\"output_tokens\":10}}"
 [ $is_error = false ] || exit 1
@@ -121,6 +121,13 @@ fn a_conversation_goes_on_in_another_sandbox() {
     let (second, _) = runs::find(&env.home, &top, &report.run.unwrap().to_string()).unwrap();
     assert_eq!((second.continues, second.fork), (Some(first.id), false));
 
+    // And of the one before: what both had cost is not this one's.
+    let mut options = task(&env, "once more");
+    options.task.resume = Resume::of(&env.home, &second);
+    let report = whole(&env, options, MAIN).unwrap();
+    assert_eq!(result(&report), "third");
+    assert_eq!(report.usage.cost_micro_usd, Some(10_000));
+
     // A copy of the first: the other is not in it.
     let mut options = task(&env, "or this");
     options.task.resume = Some(resume.clone());
@@ -152,12 +159,26 @@ fn a_conversation_goes_on_in_another_sandbox() {
     );
     assert_eq!(env.refs(), before);
     let mut all = runs::list(&env.home, Some(&top)).unwrap();
-    assert_eq!(all.len(), 4);
+    assert_eq!(all.len(), 5);
     assert!(all.iter().all(|(_, status)| *status == Status::Ended));
     for (run, _) in all.drain(..) {
         runs::remove(&env.home, run.id).unwrap();
     }
     env.assert_no_state();
+}
+
+/// A part of one is none: its run is as it is, and says so.
+#[test]
+fn a_conversation_of_too_many_files_is_not_kept() {
+    let (env, options) = world(&["many"]);
+    let report = whole(&env, options, MAIN).unwrap();
+    assert_eq!(result(&report), "many");
+    let top = env.repo.canonicalize().unwrap();
+    let (run, _) = runs::find(&env.home, &top, &report.run.unwrap().to_string()).unwrap();
+    assert_eq!(run.iterations[0].kept, 0);
+    let said = env.said();
+    assert!(said.contains("was not kept"), "{said}");
+    assert!(said.contains("it has more than 2000 files"), "{said}");
 }
 
 /// It is asked again in the same conversation, and the commits of all answers stay.

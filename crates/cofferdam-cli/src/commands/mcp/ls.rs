@@ -15,8 +15,9 @@ use super::server::{Asked, Server};
 use super::tool::{Call, Effect};
 
 const MOST: usize = 1000;
-/// Bytes that tell of a thing more than its path; where a link leads is at most as long as a path.
+/// Bytes that tell of a thing more than its path and where it leads, and of a path (`PATH_MAX`).
 const AROUND: usize = 30;
+const LONGEST: usize = 4096;
 const DEEPEST: u32 = 10;
 
 /// List a directory
@@ -87,7 +88,12 @@ impl Call for Ls {
                 Sight::Thing(thing) if thing.path.is_empty() => itself = Some(Ok(thing.kind)),
                 Sight::Unread { path, error } if path.is_empty() => itself = Some(Err(error)),
                 Sight::Thing(thing) => {
-                    is_told = page.takes(thing.path.len() + AROUND)?;
+                    let target = match thing.kind {
+                        Kind::Link => usize::try_from(thing.size).unwrap_or(usize::MAX),
+                        _ => 0,
+                    };
+                    let bytes = thing.path.len().saturating_add(target.min(LONGEST));
+                    is_told = page.takes(bytes + AROUND)?;
                     if is_told {
                         entries.push(One {
                             path: String::from_utf8_lossy(&thing.path).into_owned(),

@@ -1,5 +1,5 @@
-//! Who may be connected over HTTP at once: those who know the word, and for a moment those who have not said it yet. Whoever does
-//! not know it keeps nobody out who does.
+//! Who may be connected over HTTP at once: those who know the word, and for a moment those who have not said it yet, who take no seat
+//! of theirs. Of strangers the oldest gives way: only who comes hundreds of times a second is in the way of somebody new.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -118,6 +118,10 @@ async fn branch(
         return Ok(None);
     };
     let repository = here::repository(environment, interrupt).await?;
+    // What was checked out since is worked on as anything that is checked out.
+    if repository.head.branch() == Some(&branch) {
+        return Ok(None);
+    }
     let reference = format!("refs/heads/{branch}");
     let there = repository.resolve(&reference, &interrupt.cancel).await;
     let there = there.map_err(ManageError::from)?;
