@@ -75,7 +75,13 @@ pub(super) async fn each_of(
         let name = found.iter().find(|one| one.id == id);
         let name = name.map_or_else(|| id.to_string(), |one| one.name.to_string());
         let why = printable_line(&why);
-        output::note(&format!("error: {name} does not say how it is: {why}\n"));
+        let (what, hint) = (
+            format!("error: {name} does not say how it is: {why}\n"),
+            format!(
+                "hint: end what hangs in it, and then start it again: cofferdam stop {id}; cofferdam start {id}\n"
+            ),
+        );
+        output::note(&(what + &hint));
         code = ExitCode::FAILURE;
     }
     found.retain(|one| one.lives_on && one.state == wanted);

@@ -91,6 +91,51 @@ fn claude_code_has_no_shell_beside_these_tools() {
     assert!(!world.repository().join("made-outside").exists());
 }
 
+/// Codex calls them by names without a dash.
+// covers: S4-G5
+#[test]
+fn codex_does_a_task_with_these_tools() {
+    let named = |turn: Turn| match turn.tool {
+        Some(Tool::Named { name, input }) => Turn {
+            tool: Some(Tool::Named {
+                name: name.replace('-', "_"),
+                input,
+            }),
+            ..turn
+        },
+        _ => turn,
+    };
+    let world = World::new(Program::Codex, task().map(named));
+    let before = world.git(&["status", "--porcelain=v2", "--branch"]);
+    // As `cofferdam mcp install codex` enters it.
+    let home = world.token();
+    let home = home.parent().unwrap();
+    let server = format!(
+        "mcp_servers.cofferdam={{command={:?},args=[\"mcp\"],env={{COFFERDAM_HOME={home:?}}}}}",
+        env!("CARGO_BIN_EXE_cofferdam")
+    );
+    let mut codex = world.program_outside();
+    codex
+        .args([
+            "exec",
+            "--json",
+            "--dangerously-bypass-approvals-and-sandbox",
+        ])
+        .args(["--config", &server, "Make one ONE."])
+        .stdin(std::process::Stdio::null());
+    let done = finish(codex.spawn().unwrap()).expect_code(0);
+    assert_eq!(world.seen().work().count(), 6);
+    let subjects = world.git(&["log", "--format=%s", "cofferdam/fix"]);
+    assert_eq!(
+        subjects, "sandbox-exec: new.txt\nsandbox-edit: src/lib.txt\nstart",
+        "{done:?}"
+    );
+    assert_eq!(world.git(&["status", "--porcelain=v2", "--branch"]), before);
+    world
+        .cofferdam(&["delete", "--force", "fix"])
+        .expect_code(0);
+}
+
 /// The program, outside of any sandbox, with these tools alone.
 fn claude(world: &World) -> Command {
     let server = json!({"mcpServers": {"cofferdam": {

@@ -235,6 +235,11 @@ impl World {
         command
             .env(self.program.key_variable(), KEY)
             .env(variable, address.replace(HOST, "127.0.0.1"));
+        if self.program == Program::Codex {
+            let (_, settings) = self.program.impatient(self.model.port());
+            let settings = settings.iter().map(|one| one.replace(HOST, "127.0.0.1"));
+            command.args(settings).env("CODEX_API_KEY", KEY);
+        }
         command
     }
 

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use cofferdam_lab::skip;
 
-use crate::containers;
+use crate::containers::{self, World};
 use crate::dev::LOGIN;
 use crate::environment::finish;
+use crate::everywhere::everywhere;
 use crate::lives::Lives;
 
 /// What is typed in a shell is there after the sandbox was made anew, in the file that the shell reads.
@@ -121,6 +122,10 @@ fn volumes_are_named_and_looked_into() {
 /// What a program inside writes for agents, git and shells is its own sandbox's: of its home a login travels, and nothing else.
 #[test]
 fn settings_that_one_writes_are_in_no_other() {
+    everywhere(91, settings_that_one_writes_are_in_no_other_in);
+}
+
+fn settings_that_one_writes_are_in_no_other_in(world: &World) {
     const PLANT: &str = r#"
         mkdir -p ~/.claude/commands ~/.codex ~/.config/git ~/bin ~/.local/bin
         echo '{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "PLANTED"}]}]}}' > ~/.claude/settings.json
@@ -129,17 +134,17 @@ fn settings_that_one_writes_are_in_no_other() {
         printf '[core]\n\tpager = PLANTED\n' | tee ~/.gitconfig > ~/.config/git/config
         for name in .zshrc .zshenv .bashrc .bash_profile .profile .bash_aliases bin/git .local/bin/git; do echo PLANTED >> ~/$name; done"#;
     const LOOK: &str = "grep -rsl PLANTED ~ /commandhistory; cat ~/.claude/.credentials.json; true";
-    let lives = Lives::new();
-    let other = lives.temporary().join("other");
+    let environment = &world.environment;
+    let other = environment.temporary().join("other");
     let other = other.to_str().unwrap();
-    lives.git(&["clone", "-q", ".", other]);
-    lives.cofferdam(&["start"]).expect_code(0);
+    environment.git(&["clone", "-q", ".", other]);
+    world.start(&[]);
     let login = format!("mkdir -p ~/.claude && printf %s '{LOGIN}' > ~/.claude/.credentials.json");
-    lives
-        .exec("dev", &format!("{login}\n{PLANT}"))
+    world
+        .exec_in("dev", &format!("{login}\n{PLANT}"))
         .expect_code(0);
     // The control: where they were written they are, and the login is kept.
-    let own = lives.exec("dev", LOOK).expect_code(0);
+    let own = world.exec_in("dev", LOOK).expect_code(0);
     for name in [
         ".claude/settings.json",
         ".codex/config.toml",
@@ -149,42 +154,87 @@ fn settings_that_one_writes_are_in_no_other() {
         assert!(own.stdout.contains(&format!("/{name}\n")), "{name}: {own}");
     }
     let kept = "grep -rs PLANTED ~/.cofferdam/volumes; ls -A ~/.cofferdam/volumes/cofferdam-creds/files ~/.cofferdam/volumes/cofferdam-codex-config/files 2>/dev/null; true";
-    let kept = lives.shell(kept);
+    let kept = environment.shell(kept);
     assert!(!kept.stdout.contains("PLANTED"), "{kept}");
     let names = ["settings", "commands", "config.toml", "AGENTS.md"];
     assert!(
         !names.iter().any(|name| kept.stdout.contains(name)),
         "{kept}"
     );
-    for elsewhere in [
-        &["-C", other, "start"][..],
-        &["start", "--branch", "two"],
-        &["create", "box", "--network", "none"],
-    ] {
-        lives.cofferdam(elsewhere).expect_code(0);
-    }
+    world.start(&["-C", other]);
+    world.start(&["--branch", "two"]);
+    world.made("create", &["box"]);
     for (at, has_login) in [
         (&["-C", other, "exec", "dev"][..], true),
         (&["exec", "dev-two"], true),
         (&["exec", "box"], false),
     ] {
         let words = [at, &["--", "sh", "-c", LOOK]].concat();
-        let seen = lives.cofferdam(&words).expect_code(0);
+        let seen = world.cofferdam(&words).expect_code(0);
         assert_eq!(seen.stdout, if has_login { LOGIN } else { "" }, "{at:?}");
     }
     // Nor in one of its own name, made anew.
-    lives
+    world
         .cofferdam(&["delete", "--force", "dev"])
         .expect_code(0);
-    lives.cofferdam(&["start"]).expect_code(0);
-    let seen = lives.exec("dev", LOOK).expect_code(0);
+    world.start(&[]);
+    let seen = world.exec_in("dev", LOOK).expect_code(0);
     assert_eq!(seen.stdout, LOGIN);
-    lives
+    world
         .cofferdam(&["-C", other, "delete", "--force", "dev"])
         .expect_code(0);
-    lives
+    world
         .cofferdam(&["delete", "--force", "dev", "dev-two", "box"])
         .expect_code(0);
+}
+
+/// What goes around hooks and overwrites branches is refused, said and noted, and what only looks so is the real git.
+#[test]
+fn what_goes_around_the_hooks_is_refused() {
+    const REFUSED: [&str; 10] = [
+        "git commit --allow-empty --no-verify -m x",
+        "git commit --allow-empty -n -m x",
+        "git commit --allow-empty -nm x",
+        "git commit --allow-empty --no-veri -m x",
+        "git push --force host HEAD:feature",
+        "git push -f host HEAD:feature",
+        "git push host +HEAD:feature",
+        "git push --force-with-lease host HEAD:feature",
+        "git push --mirror host",
+        "git -c alias.x='commit --no-verify' x --allow-empty -m x",
+    ];
+    const LET_BY: [&str; 4] = [
+        "git push -n host HEAD:feature",
+        "git log -n 5",
+        "git commit --allow-empty -m -n",
+        "git push host HEAD:feature",
+    ];
+    everywhere(83, |world| {
+        world.environment.git(&["branch", "feature"]);
+        world.start(&["--branch", "feature"]);
+        let tip = || world.exec_in("dev-feature", "git rev-parse HEAD").stdout;
+        let before = tip();
+        for line in REFUSED {
+            let done = world.exec_in("dev-feature", line);
+            assert!(!done.status.success(), "{line}: {done}");
+            assert!(
+                done.stderr.contains("refused in this sandbox"),
+                "{line}: {done}"
+            );
+            assert_eq!(tip(), before, "{line}");
+        }
+        for line in LET_BY {
+            world.exec_in("dev-feature", line).expect_code(0);
+        }
+        assert_ne!(tip(), before);
+        let subject = world
+            .environment
+            .git(&["log", "-1", "--format=%s", "feature"]);
+        assert_eq!(subject.trim(), "-n");
+        world
+            .cofferdam(&["delete", "--force", "dev-feature"])
+            .expect_code(0);
+    });
 }
 
 /// In containers as natively: what nobody may write, what its git refuses, and a login that somebody made there.

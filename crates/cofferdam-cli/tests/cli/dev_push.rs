@@ -2,6 +2,9 @@
 
 use cofferdam::fsx::write_private;
 
+use crate::containers::World;
+use crate::environment::{Done, TestEnvironment};
+use crate::everywhere::everywhere;
 use crate::lives::Lives;
 
 /// The sandbox on the branch `feature`.
@@ -18,22 +21,38 @@ fn on_feature() -> Lives {
     lives
 }
 
-fn subject(lives: &Lives, branch: &str) -> String {
-    let subject = lives.git(&["log", "-1", "--format=%s", branch, "--"]);
+fn subject(environment: &TestEnvironment, branch: &str) -> String {
+    let subject = environment.git(&["log", "-1", "--format=%s", branch, "--"]);
     subject.trim().to_owned()
 }
 
 /// Nothing moves on the host, and it is said why.
 #[track_caller]
 fn refused(lives: &Lives, script: &str, why: &[&str]) {
-    let before = lives.git(&["for-each-ref", "refs/heads"]);
-    let done = lives.exec(FEATURE, script);
-    assert_eq!(done.status.code(), Some(1), "{script}: {done}");
+    is_refused(lives, || lives.exec(FEATURE, script), why);
+}
+
+#[track_caller]
+fn refused_in(world: &World, script: &str, why: &[&str]) {
+    is_refused(&world.environment, || world.exec_in(FEATURE, script), why);
+}
+
+#[track_caller]
+fn is_refused(environment: &TestEnvironment, push: impl Fn() -> Done, why: &[&str]) {
+    let before = environment.git(&["for-each-ref", "refs/heads"]);
+    let done = push();
+    assert_eq!(done.status.code(), Some(1), "{done}");
     for why in why {
-        assert!(done.stderr.contains(why), "{script}: {why}: {done}");
+        assert!(done.stderr.contains(why), "{why}: {done}");
     }
-    let after = lives.git(&["for-each-ref", "refs/heads"]);
-    assert_eq!(before, after, "{script}: {done}");
+    let after = environment.git(&["for-each-ref", "refs/heads"]);
+    assert_eq!(before, after, "{done}");
+}
+
+/// The dev sandbox of the branch `feature`, which the host has, in what this world has sandboxes in.
+fn start_on_feature(world: &World) {
+    world.environment.git(&["branch", "feature"]);
+    world.start(&["--branch", "feature"]);
 }
 
 // covers: S3-106, S3-133, S3-135
@@ -109,9 +128,15 @@ fn a_branch_moves_while_the_sandbox_lives() {
 // covers: S3-107, S3-132
 #[test]
 fn what_is_not_its_to_move_stays() {
-    let lives = on_feature();
-    lives.git(&["branch", "other"]);
-    lives.exec(FEATURE, &format!("{COMMIT} one")).expect_code(0);
+    everywhere(85, what_is_not_its_to_move_stays_in);
+}
+
+fn what_is_not_its_to_move_stays_in(world: &World) {
+    start_on_feature(world);
+    world.environment.git(&["branch", "other"]);
+    world
+        .exec_in(FEATURE, &format!("{COMMIT} one"))
+        .expect_code(0);
     let elsewhere = "git init -q /tmp/x && cd /tmp/x && git -c user.name=x -c user.email=x@x commit -q --allow-empty -m x && git push cofferdam::host HEAD:refs/heads/feature";
     let bad = "blob=$(echo x | git hash-object -w --stdin); tree=$({ git ls-tree HEAD; printf '100644 blob %s\\t.GIT\\n' $blob; } | git mktree); \
         git push host $(git commit-tree -p HEAD -m bad $tree):refs/heads/cofferdam/bad";
@@ -138,43 +163,46 @@ fn what_is_not_its_to_move_stays() {
         (elsewhere, &["the commit is not there"]),
     ];
     for (script, why) in cases {
-        refused(&lives, script, why);
+        refused_in(world, script, why);
     }
     // What a server would be told beside it, nobody hears: git itself says so, and asks for nothing.
-    let before = lives.git(&["for-each-ref", "refs/heads"]);
-    let options = lives.exec(FEATURE, "git push -o merge_request.merge host feature");
+    let before = world.environment.git(&["for-each-ref", "refs/heads"]);
+    let options = world.exec_in(FEATURE, "git push -o merge_request.merge host feature");
     assert!(!options.status.success(), "{options}");
-    assert_eq!(lives.git(&["for-each-ref", "refs/heads"]), before);
+    assert_eq!(
+        world.environment.git(&["for-each-ref", "refs/heads"]),
+        before
+    );
     // By git itself, past the one that explains.
     let script = "real=$(which -a git | grep -v cofferdam | head -n 1); \
         git push -q host feature && git commit -q --amend -m rewritten && $real push -f host feature";
-    let done = lives.exec(FEATURE, script);
+    let done = world.exec_in(FEATURE, script);
     assert!(done.stderr.contains("moves only forward"), "{done}");
-    assert_eq!(subject(&lives, "feature"), "one");
-    lives
-        .exec(FEATURE, "git reset -q --hard host/feature")
+    assert_eq!(subject(&world.environment, "feature"), "one");
+    world
+        .exec_in(FEATURE, "git reset -q --hard host/feature")
         .expect_code(0);
     // Protected is protected, on whatever way.
-    refused(
-        &lives,
+    refused_in(
+        world,
         "mkdir .husky; echo x > .husky/pre-commit; git add -A; git commit -qm husky; git push host feature",
         &["the commit gate refuses it", ".husky/pre-commit"],
     );
-    lives
-        .exec(FEATURE, "git reset -q --hard HEAD~1")
+    world
+        .exec_in(FEATURE, "git reset -q --hard HEAD~1")
         .expect_code(0);
     // So is what the configuration protects by now.
-    lives.configure("protect: [guarded]\n");
-    refused(
-        &lives,
+    world.environment.configure("protect: [guarded]\n");
+    refused_in(
+        world,
         "mkdir guarded; echo x > guarded/x; git add -A; git commit -qm guarded; git push host feature",
         &["the commit gate refuses it", "guarded/x"],
     );
-    lives
-        .exec(FEATURE, "git reset -q --hard HEAD~1")
+    world
+        .exec_in(FEATURE, "git reset -q --hard HEAD~1")
         .expect_code(0);
     // Who commits on the host meanwhile keeps that, and what is said then helps.
-    let tree = lives.git(&["rev-parse", "feature^{tree}"]);
+    let tree = world.environment.git(&["rev-parse", "feature^{tree}"]);
     let ours = [
         "commit-tree",
         "-p",
@@ -183,16 +211,18 @@ fn what_is_not_its_to_move_stays() {
         "on the host",
         tree.trim(),
     ];
-    let ours = lives.git(&ours);
-    lives.git(&["branch", "-f", "feature", ours.trim()]);
+    let ours = world.environment.git(&ours);
+    world
+        .environment
+        .git(&["branch", "-f", "feature", ours.trim()]);
     let push = format!("{COMMIT} inside; git push host feature");
     let why = ["not a fast-forward", "`cofferdam checkout feature`"];
-    refused(&lives, &push, &why);
-    lives.cofferdam(&["checkout", "feature"]).expect_code(0);
+    refused_in(world, &push, &why);
+    world.cofferdam(&["checkout", "feature"]).expect_code(0);
     let merge = "git merge -q -m merged host/feature && git push -q host feature";
-    lives.exec(FEATURE, merge).expect_code(0);
-    assert_eq!(subject(&lives, "feature"), "merged");
-    lives
+    world.exec_in(FEATURE, merge).expect_code(0);
+    assert_eq!(subject(&world.environment, "feature"), "merged");
+    world
         .cofferdam(&["delete", "--force", FEATURE])
         .expect_code(0);
 }
@@ -269,22 +299,24 @@ fn what_is_pushed_is_checked() {
 /// Who goes around the guard and the hooks of the repository meets the checks: they ask nobody how a commit was made.
 #[test]
 fn what_went_around_guard_and_hooks_is_checked() {
+    everywhere(84, what_went_around_guard_and_hooks_is_checked_in);
+}
+
+fn what_went_around_guard_and_hooks_is_checked_in(world: &World) {
     const NO: &str = "no, says the hook";
-    let lives = Lives::new();
-    lives.configure("gate: {checks: [{cmd: 'if ls | grep -q ^ba; then exit 3; fi'}]}\n");
+    world
+        .environment
+        .configure("gate: {checks: [{cmd: 'if ls | grep -q ^ba; then exit 3; fi'}]}\n");
     let hook = format!(
         "#!/bin/sh\n[ \"$HUSKY\" = 0 ] && exit 0\nif ls | grep -q ^ba; then echo {NO} >&2; exit 1; fi\n"
     );
-    let place = lives.repository().join(".git/hooks/pre-commit");
+    let place = world.environment.repository().join(".git/hooks/pre-commit");
     cofferdam::fsx::write_with_mode(&place, hook.as_bytes(), 0o755).unwrap();
-    lives.git(&["branch", "feature"]);
-    lives
-        .cofferdam(&["start", "--branch", "feature"])
-        .expect_code(0);
+    start_on_feature(world);
     // The control: they hold off who does not go around them.
-    let held = lives.exec(FEATURE, "echo x > bad; git add bad; git commit -qm bad");
+    let held = world.exec_in(FEATURE, "echo x > bad; git add bad; git commit -qm bad");
     assert!(held.stderr.contains(NO), "{held}");
-    let held = lives.exec(FEATURE, "git commit -nqm bad");
+    let held = world.exec_in(FEATURE, "git commit -nqm bad");
     assert!(held.stderr.contains("is refused in this sandbox"), "{held}");
     let real = "real=$(which -a git | grep -v cofferdam | head -n 1)";
     for around in [
@@ -294,18 +326,18 @@ fn what_went_around_guard_and_hooks_is_checked() {
         "HUSKY=0 $real commit -qm bad",
     ] {
         let script = format!("{real}; {around} || exit 9; git push host feature");
-        refused(&lives, &script, &["its checks did not succeed"]);
-        let inside = lives.exec(
+        refused_in(world, &script, &["its checks did not succeed"]);
+        let inside = world.exec_in(
             FEATURE,
             "git log -1 --format=%s; git reset -q --soft HEAD~1",
         );
         assert_eq!(inside.stdout, "bad\n", "{around}: {inside}");
-        assert_eq!(subject(&lives, "feature"), "start", "{around}");
+        assert_eq!(subject(&world.environment, "feature"), "start", "{around}");
     }
     let good = "git rm -qf bad; git commit -q --allow-empty -m good; git push host feature";
-    lives.exec(FEATURE, good).expect_code(0);
-    assert_eq!(subject(&lives, "feature"), "good");
-    lives
+    world.exec_in(FEATURE, good).expect_code(0);
+    assert_eq!(subject(&world.environment, "feature"), "good");
+    world
         .cofferdam(&["delete", "--force", FEATURE])
         .expect_code(0);
 }

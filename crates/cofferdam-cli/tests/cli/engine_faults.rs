@@ -367,6 +367,28 @@ fn one_that_goes_away_while_a_sandbox_is_started() {
     });
 }
 
+// covers: S4-E9
+#[test]
+fn one_that_goes_away_while_a_sandbox_is_paused() {
+    check(&Case {
+        command: &["pause", "one"],
+        before: Some(&[]),
+        makes: false,
+        after: Some("paused"),
+    });
+}
+
+// covers: S4-E12
+#[test]
+fn one_that_goes_away_while_a_sandbox_is_resumed() {
+    check(&Case {
+        command: &["resume", "one"],
+        before: Some(&[&["pause", "one"]]),
+        makes: false,
+        after: Some("active"),
+    });
+}
+
 // covers: S4-E15
 #[test]
 fn one_that_goes_away_while_a_sandbox_is_deleted() {

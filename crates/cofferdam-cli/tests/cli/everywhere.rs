@@ -51,4 +51,30 @@ impl World {
         let agent = ["--", "sh", "-c", script];
         self.cofferdam(&[&["run"], place, options, &agent].concat())
     }
+
+    /// The dev sandbox of the checkout, or another one.
+    #[track_caller]
+    pub(crate) fn start(&self, options: &[&str]) -> Done {
+        self.made("start", options)
+    }
+
+    /// A sandbox by this command. In containers it has no network.
+    #[track_caller]
+    pub(crate) fn made(&self, command: &str, options: &[&str]) -> Done {
+        let place = [
+            "--sandbox",
+            self.engine,
+            "--image",
+            TOOLS,
+            "--network",
+            "none",
+        ];
+        let place = if self.engine == "native" {
+            &place[..2]
+        } else {
+            &place[..]
+        };
+        self.cofferdam(&[&[command], place, options].concat())
+            .expect_code(0)
+    }
 }

@@ -273,6 +273,22 @@ fn one_whose_guest_does_not_answer() {
         .unwrap()
         .rsplit_once("end it with: cofferdam ")
         .unwrap();
+    // Of all, the others are paused, and it is said which one is not and what can be done.
+    lives.create("two", &["--network", "none"]);
+    let paused = lives.cofferdam(&["pause", "--all-envs"]).expect_code(1);
+    assert!(paused.stderr.contains("paused two;"), "{paused}");
+    assert!(
+        paused
+            .stderr
+            .contains("error: box does not say how it is: "),
+        "{paused}"
+    );
+    assert!(
+        paused.stderr.contains("hint: end what hangs in it"),
+        "{paused}"
+    );
+    assert_eq!(lives.state("two"), "paused");
+    assert_eq!(lives.state("box"), "silent");
     // As it is printed, from where it is printed.
     let command: Vec<&str> = command.split(' ').collect();
     lives.cofferdam(&command).expect_code(0);

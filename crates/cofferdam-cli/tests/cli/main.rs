@@ -71,6 +71,7 @@ mod living_versions;
 mod look;
 mod man;
 mod mcp;
+mod mcp_accepted;
 mod mcp_client;
 mod mcp_commits;
 mod mcp_containers;

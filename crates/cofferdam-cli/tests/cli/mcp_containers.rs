@@ -14,10 +14,10 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// So long nothing may be printed by what stands still; it prints every 20 ms.
 const STILL: Duration = Duration::from_millis(500);
 
-const NATIVE: &str = "native";
+pub(crate) const NATIVE: &str = "native";
 
 /// One for each provider that this machine has.
-fn everywhere(check: impl Fn(&World)) {
+pub(crate) fn everywhere(check: impl Fn(&World)) {
     let native = World {
         environment: TestEnvironment::with_repository(),
         engine: NATIVE,
@@ -165,6 +165,7 @@ fn all_of_a_repository_and_all_of_all_are_paused() {
         let one = counting(&mut here, world, "one");
         let two = counting(&mut here, world, "two");
         let three = counting(&mut there, world, "three");
+        let stranger = Stranger::beside(world);
         let states = |here: &mut Client, there: &mut Client| {
             let told = there.tool("sandbox-list", &json!({}));
             let third = told.split([':', ',']).nth(1).unwrap().trim().to_owned();
@@ -191,6 +192,7 @@ fn all_of_a_repository_and_all_of_all_are_paused() {
         );
         stands_still(&mut here, "one", &one);
         stands_still(&mut there, "three", &three);
+        stranger.runs();
         world.cofferdam(&["resume", "--all-repos"]).expect_code(0);
         assert_eq!(
             states(&mut here, &mut there),
@@ -206,7 +208,58 @@ fn all_of_a_repository_and_all_of_all_are_paused() {
         world
             .cofferdam(&["-C", other, "delete", "--force", "three"])
             .expect_code(0);
+        world.cofferdam(&["gc"]).expect_code(0);
+        stranger.runs();
     });
+}
+
+/// A container that somebody else runs, called and labelled as those of this repository are.
+struct Stranger<'w> {
+    world: &'w World,
+    name: String,
+}
+
+impl<'w> Stranger<'w> {
+    fn beside(world: &'w World) -> Self {
+        let place = world.environment.repository();
+        let number = place.parent().unwrap().file_name().unwrap().to_str();
+        let name = format!("cofferdam-repository-{}", number.unwrap());
+        let label = format!("io.cofferdam.repository={}", place.display());
+        let words = [
+            "run",
+            "--detach",
+            "--name",
+            &name,
+            "--label",
+            &label,
+            "--network",
+            "none",
+            "busybox:latest",
+            "sleep",
+            "1000",
+        ];
+        if world.engine != NATIVE {
+            containers::own(world.engine, &words).unwrap();
+        }
+        Self { world, name }
+    }
+
+    #[track_caller]
+    fn runs(&self) {
+        if self.world.engine != NATIVE {
+            let asked = ["inspect", "--format", "{{.State.Status}}", &self.name];
+            let told = containers::own(self.world.engine, &asked).unwrap();
+            assert_eq!(told.trim(), "running", "{}", self.world.engine);
+        }
+    }
+}
+
+impl Drop for Stranger<'_> {
+    fn drop(&mut self) {
+        if self.world.engine != NATIVE {
+            let _ = containers::own(self.world.engine, &["rm", "--force", &self.name]);
+        }
+    }
 }
 
 /// On a machine that does much else at the same time, which is why it is the shortest of some that counts.

@@ -68,9 +68,6 @@ fn a_patch_leads_nowhere_else() {
     const MAIL: &str = "From 1234567890123456789012345678901234567890 Mon Sep 17 00:00:00 2001\nFrom: x <x@example.com>\n\
         Subject: [PATCH] x\n\nFrom: y <y@example.com>\n---\n x | 1 +\n\n";
     const WITHIN: &str = "--- a/README.md\n+++ b/README.md\n@@ -1 +1,2 @@\n hello\n+more\n";
-    let lives = Lives::new();
-    let mut client = Client::start(&lives);
-    client.tool("sandbox-create", &json!({"name": "one"}));
     let apply = |patch: &str| json!({"sandbox": "one", "patch": patch});
     let made = |path: &str, mode: &str, text: &str| {
         format!(
@@ -99,29 +96,44 @@ fn a_patch_leads_nowhere_else() {
         // A part that fits, and one that does not.
         format!("{WITHIN}--- a/src/lib.txt\n+++ b/src/lib.txt\n@@ -1 +1 @@\n-nothing like this\n+x\n"),
     ];
-    client.run("ln -s /tmp there && git add there && git commit -qm there; git config core.hooksPath >/dev/null; true",
+    for mode in ["layer", "copy"] {
+        let lives = Lives::with("one", &["--mode", mode, "--network", "none"]);
+        let mut client = Client::start(&lives);
+        client.run("ln -s /tmp there && git add there && git commit -qm there; git config core.hooksPath >/dev/null; true",
     );
-    let look = "git status --porcelain; git log -1 --format=%s; ls /tmp/out ../out ../../out .git/hooks/post-checkout 2>/dev/null; \
+        let look = "git status --porcelain; git log -1 --format=%s; ls /tmp/out ../out ../../out .git/hooks/post-checkout 2>/dev/null; \
         find . -name '*.rej' -o -name '*.orig' -o -name leak; cat README.md";
-    let before = client.run(look);
-    for patch in &patches {
-        let refused = client.error("sandbox-edit", &apply(patch));
-        assert!(
-            refused.contains("Nothing was changed"),
-            "{patch}: {refused}"
-        );
-        assert_eq!(client.run(look), before, "{patch}");
+        let before = client.run(look);
+        for patch in &patches {
+            let refused = client.error("sandbox-edit", &apply(patch));
+            assert!(
+                refused.contains("Nothing was changed"),
+                "{patch}: {refused}"
+            );
+            assert_eq!(client.run(look), before, "{patch}");
+        }
+        assert_eq!(lives.git(&["status", "--porcelain"]), "");
+        // The control: the same mail with the harmless one alone.
+        let done = client.tool("sandbox-edit", &apply(&format!("{MAIL}{WITHIN}")));
+        assert!(done.starts_with("Changed README.md.\n"), "{done}");
+        let after = client.run("cat README.md");
+        assert!(after.starts_with("hello\nmore\n"), "{after}");
+        drop(client);
+        lives
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
     }
-    assert_eq!(lives.git(&["status", "--porcelain"]), "");
-    // The control: the same mail with the harmless one alone.
-    let done = client.tool("sandbox-edit", &apply(&format!("{MAIL}{WITHIN}")));
-    assert!(done.starts_with("Changed README.md.\n"), "{done}");
-    let after = client.run("cat README.md");
-    assert!(after.starts_with("hello\nmore\n"), "{after}");
-    drop(client);
-    lives
-        .cofferdam(&["delete", "--force", "one"])
+    // One whose files are a worktree of the user's is only looked at, so that no patch goes there.
+    let lives = Lives::with("one", &["--mode", "bind", "--network", "none"]);
+    let mut client = Client::start(&lives);
+    for patch in patches.iter().map(String::as_str).chain([WITHIN]) {
+        let refused = client.error("sandbox-edit", &apply(patch));
+        assert!(refused.contains("no tool changes that"), "{refused}");
+    }
+    let status = lives
+        .shell("git -C .cofferdam/worktrees/* status --porcelain")
         .expect_code(0);
+    assert_eq!(status.stdout, "");
 }
 
 /// A file of many answers goes in by one call, comes back by ranges as it was, and is in the commit.

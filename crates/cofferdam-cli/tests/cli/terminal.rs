@@ -76,6 +76,8 @@ fn nothing_that_a_terminal_obeys_is_shown_or_logged() {
         ("", "NO_COLOR=1"),
         ("", "TERM=dumb"),
         ("--json", ""),
+        ("--mode bind", ""),
+        ("--mode copy", ""),
     ] {
         let done = says_on_a_terminal(&environment, OBEYED, options, variables).expect_code(0);
         is_inert(&format!("{options} {variables}"), &done.stdout);

@@ -111,6 +111,13 @@ fn call(offered: &[&str], tool: &Tool, number: usize) -> Value {
     let command = match tool {
         Tool::Shell { command } => command.clone(),
         Tool::Read { path } => format!("cat {path}"),
+        Tool::Named { name, input } if scripted => {
+            let script = format!(
+                "text(JSON.stringify(await tools[{}]({input})))",
+                Value::from(&**name)
+            );
+            return custom(SCRIPT, &script, number);
+        }
         Tool::Named { name, input } => return function(name, input, number),
         Tool::Edit { path, old, new } => {
             let patch = format!(

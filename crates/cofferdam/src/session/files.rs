@@ -1,5 +1,6 @@
-//! Source in for isolated sandboxes without git: the commit's files, what `--copy` named, and a note of both, by which
-//! what changed is found when work is collected.
+//! Source in for sandboxes without git. A private copy gets the commit's files, and work comes home from it as from any copy. An
+//! isolated one gets them too, then what `--copy` named, and there is a note of both, by which what changed is found when work is
+//! collected.
 
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
@@ -15,7 +16,7 @@ use crate::git::private_clone::PrivateClone;
 use crate::git::{self, Repository};
 use crate::registry::Owned;
 use crate::sandbox::files::send_directory;
-use crate::sandbox::{IsolatedSandbox, SandboxError};
+use crate::sandbox::{IsolatedSandbox, Sandbox, SandboxError};
 
 /// In the state directory: what the sandbox is told when it is asked what changed.
 pub(super) const KNOWN: &str = "known";
@@ -72,6 +73,36 @@ pub(super) async fn send(
     for part in [tracked, copied] {
         fsx::remove_file_if_exists(&part)?;
     }
+    Ok(())
+}
+
+/// Puts the base commit's files into a private copy. Its clone has the index of them.
+pub(super) async fn send_into_copy(
+    repo: &Repository,
+    owned: &Owned,
+    workdir: &Path,
+    sandbox: &dyn Sandbox,
+    cancel: &CancellationToken,
+) -> Result<(), RunErrorKind> {
+    let (state, base) = (owned.directory(), &owned.record.base);
+    let hidden: Vec<PathBuf> = owned
+        .record
+        .hidden
+        .iter()
+        .map(|path| path.0.clone())
+        .collect();
+    let told = spool_for(state, "tree")?;
+    let (entries, into) = pipe_ends()?;
+    let (from, known) = pipe_ends()?;
+    let (sent, unpacked, spooled) = tokio::join!(
+        git::files::send(repo, base, &hidden, into, cancel),
+        sandbox.unpack(workdir, true, entries, known),
+        spool(from, &told, MOST_KNOWN),
+    );
+    unpacked?;
+    sent?;
+    check(spooled?)?;
+    fsx::remove_file_if_exists(&told)?;
     Ok(())
 }
 

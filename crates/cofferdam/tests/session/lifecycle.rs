@@ -49,7 +49,7 @@ fn the_completion_signal_ends_the_run() {
 fn an_echoed_prompt_does_not_complete() {
     let env = Env::new();
     let mut options = env.script(
-        HEAD,
+        BranchStrategy::MergeToHead,
         "cat; cat >&2 </dev/null; echo '<promise>COMPLETE</promise>' >&2",
     );
     options.task.prompt = cofferdam::session::PromptSource::Inline(
@@ -66,15 +66,17 @@ fn an_echoed_prompt_does_not_complete() {
 fn a_signal_after_the_end_of_its_agent_does_not_complete() {
     let env = Env::new();
     let script = "
+        cd /tmp
         if [ -e first ]; then
-            touch second; n=0; until [ -e printed ] || [ $n = 3000 ]; do sleep 0.01; n=$((n+1)); done; exit 0
+            touch second; n=0; until [ -e printed ] || [ $n = 3000 ]; do sleep 0.01; n=$((n+1)); done
+            [ -e printed ] && cd - && git commit -qm printed --allow-empty; exit 0
         fi
         touch first
         (trap '' PIPE HUP; until [ -e second ]; do sleep 0.01; done; echo '<promise>COMPLETE</promise>'; touch printed) &";
-    let mut options = env.script(HEAD, script);
+    let mut options = env.script(BranchStrategy::MergeToHead, script);
     iterations(&mut options, 2);
     let report = run_ok(options);
-    assert!(env.repo.join("printed").exists());
+    assert_eq!(env.subjects("main"), ["first", "printed"]);
     assert_eq!(report.iterations.len(), 2);
     assert_eq!(report.completion, None);
 }

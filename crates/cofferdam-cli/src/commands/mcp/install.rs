@@ -1,5 +1,6 @@
 //! `cofferdam mcp install`: the entry of this server in a client's own file.
 
+use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,7 +11,7 @@ use cofferdam::text::{printable, printable_line};
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use similar::TextDiff;
-use toml_edit::{DocumentMut, Item, Table, value};
+use toml_edit::{DocumentMut, InlineTable, Item, Table, value};
 
 use crate::commands::here;
 use crate::environment::Environment;
@@ -21,6 +22,8 @@ use crate::ui::output;
 
 /// What the server is called there.
 const NAME: &str = "cofferdam";
+/// Where Cofferdam's own files are, unless below the home.
+const HOME: &str = "COFFERDAM_HOME";
 /// Bytes of a client's file.
 const LARGEST: u64 = 16 << 20;
 /// Of a file that is new.
@@ -60,8 +63,9 @@ impl Client {
         })
     }
 
-    /// The text of its file with the entry in it. An error says what is wrong with the text that is there.
-    fn entered(self, text: &str, program: &str) -> Result<String, String> {
+    /// The text of its file with the entry in it. `home`: `COFFERDAM_HOME`, where it is set; Codex passes on no variable that its entry
+    /// does not name, and the files of the others may be for several people. An error says what is wrong with the text that is there.
+    fn entered(self, text: &str, program: &str, home: Option<&str>) -> Result<String, String> {
         let words = |words: &[&str]| {
             let words = words.iter().map(|&word| word.into());
             CstInputValue::Array(words.collect())
@@ -79,7 +83,7 @@ impl Client {
             ])
         };
         match self {
-            Self::Codex => toml(text, program),
+            Self::Codex => toml(text, program, home),
             Self::ClaudeCode => json(text, "mcpServers", usual(&["mcp"])),
             // It starts servers elsewhere.
             Self::Cursor => json(
@@ -123,7 +127,7 @@ fn json(text: &str, servers: &str, entry: CstInputValue) -> Result<String, Strin
     Ok(with_its_end(root.to_string()))
 }
 
-fn toml(text: &str, program: &str) -> Result<String, String> {
+fn toml(text: &str, program: &str, home: Option<&str>) -> Result<String, String> {
     let mut document: DocumentMut = text
         .parse()
         .map_err(|error: toml_edit::TomlError| error.to_string())?;
@@ -138,6 +142,11 @@ fn toml(text: &str, program: &str) -> Result<String, String> {
     let mut entry = Table::new();
     entry.insert("command", value(program));
     entry.insert("args", value(toml_edit::Array::from_iter(["mcp"])));
+    if let Some(home) = home {
+        let mut variables = InlineTable::new();
+        variables.insert(HOME, home.into());
+        entry.insert("env", value(variables));
+    }
     servers.insert(NAME, Item::Table(entry));
     Ok(with_its_end(document.to_string()))
 }
@@ -181,7 +190,14 @@ pub(super) async fn run(
     };
     let program = environment.program();
     let text = before.as_deref().unwrap_or_default();
-    let after = install.client.entered(text, &program).map_err(cannot)?;
+    let home = environment.variables.get(OsStr::new(HOME));
+    let home = home
+        .and_then(|home| home.to_str())
+        .filter(|home| !home.is_empty());
+    let after = install
+        .client
+        .entered(text, &program, home)
+        .map_err(cannot)?;
     if before.as_deref() == Some(&*after) {
         output::note(&format!("{shown} has it already\n"));
         return Ok(ExitCode::SUCCESS);
@@ -241,21 +257,21 @@ mod tests {
             (Client::Opencode, "mcp"),
         ];
         for (client, servers) in clients {
-            let empty = client.entered("", NAME).unwrap();
+            let empty = client.entered("", NAME, None).unwrap();
             let read: serde_json::Value = serde_json::from_str(&empty).unwrap();
             assert!(read[servers][NAME].is_object(), "{empty}");
             let text = format!(
                 "// mine\n{{\n  \"b\": 1,\n  \"{servers}\": {{\n    \"other\": {{}}\n  }},\n  \"a\": 2\n}}\n"
             );
-            let entered = client.entered(&text, NAME).unwrap();
+            let entered = client.entered(&text, NAME, None).unwrap();
             assert!(
                 entered.starts_with("// mine\n{\n  \"b\": 1,\n"),
                 "{entered}"
             );
             assert!(entered.contains("\"other\": {}"), "{entered}");
-            assert_eq!(client.entered(&entered, NAME).unwrap(), entered);
+            assert_eq!(client.entered(&entered, NAME, None).unwrap(), entered);
             for wrong in ["[1]", "{", &format!("{{\"{servers}\": 1}}")] {
-                client.entered(wrong, NAME).unwrap_err();
+                client.entered(wrong, NAME, None).unwrap_err();
             }
         }
     }
@@ -263,15 +279,20 @@ mod tests {
     #[test]
     fn so_it_does_in_codexs() {
         let text = "# mine\nmodel = \"x\"\n\n[mcp_servers.other]\ncommand = \"o\"\n";
-        let entered = Client::Codex.entered(text, NAME).unwrap();
+        let entered = Client::Codex.entered(text, NAME, None).unwrap();
         assert!(entered.starts_with(text), "{entered}");
         assert!(
             entered
                 .ends_with("[mcp_servers.cofferdam]\ncommand = \"cofferdam\"\nargs = [\"mcp\"]\n"),
             "{entered}"
         );
-        assert_eq!(Client::Codex.entered(&entered, NAME).unwrap(), entered);
-        Client::Codex.entered("mcp_servers = 1", NAME).unwrap_err();
-        Client::Codex.entered("[", NAME).unwrap_err();
+        assert_eq!(
+            Client::Codex.entered(&entered, NAME, None).unwrap(),
+            entered
+        );
+        Client::Codex
+            .entered("mcp_servers = 1", NAME, None)
+            .unwrap_err();
+        Client::Codex.entered("[", NAME, None).unwrap_err();
     }
 }

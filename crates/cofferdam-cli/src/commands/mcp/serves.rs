@@ -24,15 +24,33 @@ const DESCRIPTION: &str = "The repository that the sandboxes are of: the absolut
 #[derive(Debug, Clone)]
 pub(super) enum Serves {
     One(Server),
+    /// The one that it was started in, once that has a commit.
+    Unborn(Box<Elsewhere>),
     /// Those of `mcp.repositories`, as it is when a tool is called.
     Listed(Box<Elsewhere>),
 }
 
-/// Where a server is started that is of no repository in particular.
+/// Where a server is started that knows no repository yet.
 #[derive(Debug, Clone)]
 pub(super) struct Elsewhere {
     environment: Environment,
     interrupt: Interrupt,
+}
+
+impl Elsewhere {
+    fn new(environment: &Environment, interrupt: &Interrupt) -> Self {
+        Self {
+            environment: environment.clone(),
+            interrupt: interrupt.clone(),
+        }
+    }
+
+    /// Of the repository that this is in.
+    async fn server(&self) -> Result<Server, Failure> {
+        let found = here::repository(&self.environment, &self.interrupt).await;
+        let found = found.map_err(CliError::from)?;
+        Ok(Server::new(&self.environment, &self.interrupt, found.top))
+    }
 }
 
 impl Serves {
@@ -43,6 +61,12 @@ impl Serves {
     ) -> Result<Self, CliError> {
         let not_here = match here::repository(environment, interrupt).await {
             Ok(found) => return Ok(Self::One(Server::new(environment, interrupt, found.top))),
+            Err(ManageError::Repository(RepositoryError::Unborn { .. })) => {
+                return Ok(Self::Unborn(Box::new(Elsewhere::new(
+                    environment,
+                    interrupt,
+                ))));
+            }
             Err(error @ ManageError::Repository(RepositoryError::NotARepository { .. })) => error,
             Err(error) => return Err(error.into()),
         };
@@ -55,16 +79,16 @@ impl Serves {
                     .to_owned(),
             });
         }
-        Ok(Self::Listed(Box::new(Elsewhere {
-            environment: environment.clone(),
-            interrupt: interrupt.clone(),
-        })))
+        Ok(Self::Listed(Box::new(Elsewhere::new(
+            environment,
+            interrupt,
+        ))))
     }
 
     /// What a tool takes, with the repository where that is to be named.
     pub(super) fn with_name(&self, schema: &JsonObject) -> JsonObject {
         let mut schema = schema.clone();
-        if matches!(self, Self::One(_)) {
+        if matches!(self, Self::One(_) | Self::Unborn(_)) {
             return schema;
         }
         let property = json!({"type": "string", "description": DESCRIPTION});
@@ -86,6 +110,7 @@ impl Serves {
             interrupt,
         } = match self {
             Self::One(server) => return Ok(server.clone()),
+            Self::Unborn(elsewhere) => return elsewhere.server().await,
             Self::Listed(elsewhere) => elsewhere.as_ref(),
         };
         let Some(Value::String(named)) = arguments.remove(NAME) else {

@@ -8,15 +8,15 @@ use crate::agent::{self, AGENTS, AgentOptions, AgentProgram, AgentProvider};
 use crate::home::agent_home_in;
 use crate::registry::{self, Mode, Owned};
 use crate::sandbox::{
-    Ability, Access, Contained, HostProgram, Lifetime, Mount, MountSource, Sandbox, SandboxError,
-    SandboxSpec,
+    Ability, Access, Contained, HostProgram, Lifetime, Mount, MountSource, ProgramFault, Sandbox,
+    SandboxError, SandboxSpec,
 };
 use crate::session::error::{RunErrorKind, step};
 use crate::session::event::{Event, Notice};
 use crate::session::extra::Beside;
 use crate::session::files;
 use crate::session::form::Form;
-use crate::session::inside::{AGENT_HOME, Inside, Output};
+use crate::session::inside::{AGENT_HOME, Inside, InsideError, Output};
 use crate::session::mounts::{self, Mounts, Workspace};
 use crate::session::place;
 use crate::session::plan::PlanError;
@@ -188,7 +188,7 @@ impl Making<'_> {
                 })??;
         }
         if matches!(owned.record.mode, Mode::Copy | Mode::Inside) && has_git {
-            self.check_out(ready.sandbox()).await?;
+            self.check_out(owned, ready.sandbox()).await?;
         }
         self.events.emit(&Event::SandboxReady {
             millis: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -214,8 +214,8 @@ impl Making<'_> {
         all.collect()
     }
 
-    /// Writes the source commit's files into a private copy, by the sandbox's own git.
-    async fn check_out(&self, sandbox: &dyn Sandbox) -> Result<(), RunErrorKind> {
+    /// Writes the source commit's files into a private copy, by the sandbox's own git where it has one.
+    async fn check_out(&self, owned: &Owned, sandbox: &dyn Sandbox) -> Result<(), RunErrorKind> {
         let inside = Inside {
             sandbox,
             arguments: ["git", "reset", "--hard", "--quiet", "HEAD"]
@@ -226,10 +226,28 @@ impl Making<'_> {
             limit: self.options.timeouts.sandbox_start,
             output: Output::Captured(1 << 20),
         };
-        let done = inside
-            .run(&self.caller.cancel)
-            .await
-            .map_err(step("copy"))?;
+        let done = match inside.run(&self.caller.cancel).await {
+            Err(InsideError::Sandbox(SandboxError::Program {
+                fault: ProgramFault::Missing,
+                ..
+            })) if owned.record.mode == Mode::Copy => {
+                let sent = files::send_into_copy(
+                    &self.plan.repository,
+                    owned,
+                    &self.plan.workdir,
+                    sandbox,
+                    &self.caller.cancel,
+                );
+                let limit = self.options.timeouts.sandbox_start;
+                return tokio::time::timeout(limit, sent).await.map_err(|_| {
+                    RunErrorKind::StepTimedOut {
+                        step: "copying into the sandbox",
+                        limit,
+                    }
+                })?;
+            }
+            done => done.map_err(step("copy"))?,
+        };
         if done.exit.success() {
             return Ok(());
         }
