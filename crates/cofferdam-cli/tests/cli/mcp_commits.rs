@@ -94,6 +94,82 @@ fn what_the_gate_refuses_holds_up_nothing_else() {
     });
 }
 
+/// Names that no message shows as they are: what a shell makes of the first is what is in the second.
+const ODD: [(&str, &str); 4] = [
+    (r"a\nb", r"a\nb"),
+    (r"a\tb\033[31m", r"a\tb\u{1b}[31m"),
+    (r"n\377\376", "n\u{fffd}\u{fffd}"),
+    ("$(printf %0200d 0)/$(printf %0200d 1)", "0000"),
+];
+
+/// The same under whatever name: it is found again to be left out, and shown so that no terminal obeys it.
+#[test]
+fn an_odd_name_that_the_gate_refuses_holds_up_nothing_else() {
+    with_ignore_files(|lives, client| {
+        for (number, (odd, shown)) in ODD.into_iter().enumerate() {
+            for (kind, make, why) in [
+                ("p", "echo x >", "it is protected"),
+                ("l", "ln -s /etc/passwd", "it is a symlink"),
+            ] {
+                let top = if kind == "p" { ".husky" } else { "links" };
+                let good = format!("good-{kind}{number}");
+                let said = client.run(&format!(
+                    "path=\"$(printf \"{top}/{odd}\")\"; mkdir -p \"$(dirname \"$path\")\"; {make} \"$path\"; echo x > {good}"
+                ));
+                assert!(said.contains(&format!("sandbox-exec: {good}")), "{said}");
+                assert!(said.contains(&format!("`{top}/{shown}")), "{shown}: {said}");
+                assert!(said.contains(why), "{said}");
+                assert!(!said.contains('\u{1b}'), "{said:?}");
+                let paths = tree(lives);
+                assert!(paths.contains(&good), "{paths:?}");
+                // The next call works as this one did, with what is refused still there.
+                let later = format!("later-{kind}{number}");
+                let write = json!({"sandbox": "one", "path": later, "content": "x\n"});
+                let said = client.tool("sandbox-write", &write);
+                assert!(said.contains(&format!("sandbox-write: {later}")), "{said}");
+                assert!(said.contains(&format!("`{top}/{shown}")), "{shown}: {said}");
+                let paths = tree(lives);
+                assert!(paths.contains(&later), "{paths:?}");
+                assert!(!paths.iter().any(|path| path.contains(top)), "{paths:?}");
+                client.run("rm -rf .husky links");
+            }
+        }
+        // What is refused as a whole directory.
+        let said = client.run("r='r\ns'; git init -q --bare \"$r\"; touch \"$r/refs/x\" \"$r/objects/x\"; echo x > beside");
+        assert!(
+            said.contains("git would take it for a repository"),
+            "{said}"
+        );
+        let paths = tree(lives);
+        assert!(paths.contains(&"beside".to_owned()), "{paths:?}");
+        assert!(!paths.iter().any(|path| path.contains("HEAD")), "{paths:?}");
+    });
+}
+
+/// What an agent commits by itself under such a name is refused and named as safely, and what comes after it has gone lands.
+#[test]
+fn an_odd_name_in_a_commit_of_the_agents_own_is_shown_safely() {
+    let lives = Lives::with("one", &["--network", "none"]);
+    for (number, (odd, shown)) in ODD.into_iter().enumerate() {
+        let commit = format!(
+            "path=\"$(printf \".husky/{odd}\")\"; mkdir -p \"$(dirname \"$path\")\"; echo x > \"$path\"; echo x > good{number}; git add -A; git commit -qm own"
+        );
+        lives.exec("one", &commit).expect_code(0);
+        let said = lives.cofferdam(&["collect", "one"]).expect_code(1);
+        let all = format!("{}{}", said.stdout, said.stderr);
+        assert!(all.contains(&format!("`.husky/{shown}")), "{shown}: {all}");
+        assert!(!all.contains('\u{1b}'), "{all:?}");
+        let again = "git rm -rqf .husky; git commit -q --amend -m own";
+        lives.exec("one", again).expect_code(0);
+        lives.cofferdam(&["collect", "one"]).expect_code(0);
+        let paths = tree(&lives);
+        assert!(paths.contains(&format!("good{number}")), "{paths:?}");
+    }
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
 /// Commits of the agent's own that the gate refuses stay inside, and whoever merges is told so and not that there are none.
 #[test]
 fn a_refused_commit_of_the_agents_own_is_no_merge() {

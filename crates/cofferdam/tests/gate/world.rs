@@ -315,7 +315,7 @@ impl World {
             panic!("{path}: {why}")
         };
         assert!(
-            violations.iter().any(|one| one.path == path),
+            violations.iter().any(|one| one.path == Path::new(path)),
             "{path}: {why}"
         );
     }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::names::{self, fold_path};
 use super::objects::{lines, odd, parse_batch};
 use super::quarantine::Quarantine;
-use super::verdict::{Changes, MOST, Verdict, shown};
+use super::verdict::{Changes, MOST, Verdict, path_of, shown};
 use super::{Gate, GateError, Refusal, Violation};
 use crate::git::{ObjectFormat, Oid};
 use crate::process::{Input, Sink};
@@ -203,7 +203,7 @@ async fn repositories(
         .difference(&own)
         .take(MOST)
         .map(|directory| Violation {
-            path: shown(directory),
+            path: path_of(directory),
             what: "git would take it for a repository".into(),
         });
     let new: Vec<Violation> = new.collect();

@@ -30,7 +30,7 @@ pub fn runs_by_itself(path: &Path) -> bool {
     names::executes(&names::fold_path(path.as_os_str().as_bytes()))
 }
 
-/// A path as [`Accepted::executes`] has it.
+/// A path as a message and [`Accepted::executes`] have it.
 pub fn shown_path(path: &Path) -> String {
     verdict::shown(path.as_os_str().as_bytes())
 }
@@ -179,10 +179,12 @@ impl Accepted {
     }
 }
 
-/// One thing in a commit that may not come home. The path is printable.
+/// One thing in a commit that may not come home.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    pub path: String,
+    /// As it is: sanitise before showing ([`shown_path`]).
+    pub path: PathBuf,
+    /// Printable.
     pub what: String,
 }
 
@@ -214,13 +216,13 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What of the trees may not come home: printable paths.
-    pub fn paths(&self) -> impl Iterator<Item = &str> {
+    /// What of the trees may not come home. As it is: sanitise before showing.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
         let violations = match self {
             Self::Tree(violations) => violations.as_slice(),
             _ => &[],
         };
-        violations.iter().map(|one| one.path.as_str())
+        violations.iter().map(|one| one.path.as_path())
     }
 }
 
@@ -228,7 +230,7 @@ fn list_violations(violations: &[Violation]) -> String {
     let shown: Vec<String> = violations
         .iter()
         .take(5)
-        .map(|one| format!("`{}`: {}", one.path, one.what))
+        .map(|one| format!("`{}`: {}", shown_path(&one.path), one.what))
         .collect();
     let more = violations.len().saturating_sub(shown.len());
     let tail = if more > 0 {

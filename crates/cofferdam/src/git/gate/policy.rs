@@ -2,6 +2,7 @@
 //! where that needs a look.
 
 use std::collections::{BTreeSet, HashMap};
+use std::os::unix::ffi::OsStrExt;
 
 use tokio_util::sync::CancellationToken;
 
@@ -9,7 +10,7 @@ use super::beside;
 use super::names::{self, fold_path};
 use super::objects::{lines, objects, odd, parse_batch};
 use super::quarantine::Quarantine;
-use super::verdict::{Changes, MOST, Verdict, shown};
+use super::verdict::{Changes, MOST, Verdict, path_of, shown};
 use super::walk::Entry;
 use super::{Gate, GateError, Refusal, Violation};
 use crate::git::Oid;
@@ -262,11 +263,11 @@ async fn confirm(
                 }
             });
             let repeated = violations.last().is_some_and(|last: &Violation| {
-                last.what == one.what && last.path == shown(one.path)
+                last.what == one.what && last.path.as_os_str().as_bytes() == one.path
             });
             if !cleared && !repeated {
                 violations.push(Violation {
-                    path: shown(one.path),
+                    path: path_of(one.path),
                     what: one.what.clone(),
                 });
             }
@@ -363,7 +364,6 @@ async fn entries(
     paths: impl Iterator<Item = &[u8]>,
     cancel: &CancellationToken,
 ) -> Result<Entries, GateError> {
-    use std::os::unix::ffi::OsStrExt;
     // An empty path or one that ends in `/` would mean something else to `ls-tree`.
     let paths: BTreeSet<&[u8]> = paths
         .filter(|path| !path.is_empty() && !path.ends_with(b"/"))

@@ -1,6 +1,9 @@
 //! What is judged, and what is said of it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use super::walk::Entry;
 use crate::text::printable;
@@ -42,6 +45,11 @@ impl Notes {
         }
         texts
     }
+}
+
+/// A path of a commit, byte for byte: whoever leaves it out has to find it again.
+pub(super) fn path_of(path: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(path))
 }
 
 /// A path as a message has it.

@@ -291,9 +291,8 @@ impl Collector<'_> {
 }
 
 /// Puts the paths that are to be in no commit beside what [`Collector::left`] has put there.
-pub(super) fn put_left_out(owned: &Owned, paths: &[String]) -> Result<(), FileError> {
+pub(super) fn put_left_out(owned: &Owned, paths: &[PathBuf]) -> Result<(), FileError> {
     let reader = owned.directory().join(PLACE);
-    let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
     fsx::write_with_mode(&reader.join(LEFT_OUT), &list(paths.iter()), 0o644)
 }
 

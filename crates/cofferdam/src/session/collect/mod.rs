@@ -125,8 +125,8 @@ pub(super) struct Collected {
     pub notes: Vec<String>,
     /// Where inside what landed came from, if that is not the sandbox's own branch. Printable.
     pub switched: Option<String>,
-    /// What of the trees the gate did not let in: printable paths.
-    pub refused_paths: Vec<String>,
+    /// What of the trees the gate did not let in. As it is: sanitise before showing.
+    pub refused_paths: Vec<PathBuf>,
     /// Of a landing that a death had cut short: see [`land::Landed`].
     pub changed_outside: Vec<String>,
     /// See [`Outcome::keeps_repository`].

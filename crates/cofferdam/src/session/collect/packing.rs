@@ -33,7 +33,7 @@ pub(super) enum Received {
         /// It does not descend from where the sandbox started.
         elsewhere: bool,
         /// What of its trees may not come home: printable paths.
-        paths: Vec<String>,
+        paths: Vec<PathBuf>,
     },
 }
 
@@ -177,7 +177,7 @@ impl Collector<'_> {
             }
             (_, Err(GateError::Refused { why, pack })) => Ok(Received::Refused {
                 elsewhere: matches!(why, Refusal::NotDescendant { .. }),
-                paths: why.paths().map(str::to_owned).collect(),
+                paths: why.paths().map(Path::to_owned).collect(),
                 why: why.to_string(),
                 pack,
             }),

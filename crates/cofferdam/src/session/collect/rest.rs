@@ -134,10 +134,12 @@ macro_rules! drop_ignored {
     }
     drop_left_out() {
         test -s \"$READER/left-out\" || return 0
-        git update-index -z --force-remove --stdin <\"$READER/left-out\" &&
+        # One that is refused as a directory stands for what is in it.
+        xargs -0 git ls-files -z -- <\"$READER/left-out\" >\"$index.out\" &&
+            git update-index -z --force-remove --stdin <\"$index.out\" &&
             xargs -0 git ls-tree -r -z --full-tree HEAD -- <\"$READER/left-out\" >\"$index.tree\" &&
             git update-index -z --index-info <\"$index.tree\"
-        code=$?; rm -f \"$index.tree\"; return $code
+        code=$?; rm -f \"$index.out\" \"$index.tree\"; return $code
     }"
     };
 }
@@ -210,7 +212,7 @@ pub(in crate::session) struct Recording<'a> {
     /// The commit's message begins with it.
     pub(in crate::session) tool: &'a str,
     /// What is to be in no commit.
-    pub(in crate::session) left_out: &'a [String],
+    pub(in crate::session) left_out: &'a [PathBuf],
 }
 
 /// What became of changes that were to be recorded.

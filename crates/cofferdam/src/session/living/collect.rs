@@ -39,8 +39,8 @@ pub struct Collection {
     pub notes: Vec<String>,
     /// What a check of the configuration that failed has printed: both streams as they came, of very much its beginning and its end.
     pub failed_check: Option<String>,
-    /// What of the commits' trees the gate did not let in: printable paths.
-    pub refused_paths: Vec<String>,
+    /// What of the commits' trees the gate did not let in. As it is: sanitise before showing.
+    pub refused_paths: Vec<PathBuf>,
     /// The sandbox could not be stopped for the moment it takes, and was ended.
     pub ended: bool,
     /// How long its programs stood still for it; nothing where none ran.
