@@ -75,6 +75,7 @@ mod mcp_accepted;
 mod mcp_client;
 mod mcp_commits;
 mod mcp_containers;
+mod mcp_crowds;
 mod mcp_files;
 mod mcp_http;
 mod mcp_install;

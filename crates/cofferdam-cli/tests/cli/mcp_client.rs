@@ -111,6 +111,11 @@ impl Client {
         self.say(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
     }
 
+    /// Its server's process.
+    pub(crate) fn server(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Its server is killed.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();

@@ -96,7 +96,11 @@ impl Call for Exec {
                 ));
             }
         };
-        let session = server.to_change(&self.sandbox, &asked).await?;
+        let session = if self.background {
+            server.to_change(&self.sandbox, &asked).await?
+        } else {
+            server.to_run(&self.sandbox, &asked).await?
+        };
         let mut exec = SessionExec::new(words);
         exec.directory = self.directory.map(PathBuf::from);
         let variables = self.environment.into_iter();
@@ -112,7 +116,10 @@ impl Call for Exec {
         let waits = began.waited_for().ok().flatten();
         let limit = Duration::from_secs(self.timeout.unwrap_or(USUAL).clamp(1, LONGEST));
         let waited = wait(&session, &began, limit, &asked);
-        let (exit, timed_out) = asked.patiently("it runs", waited).await?;
+        asked.stand_aside();
+        let waited = asked.patiently("it runs", waited).await;
+        asked.work_again().await;
+        let (exit, timed_out) = waited?;
         drop(waits);
         let printed = output::both_ends(&began.output, FIRST, LAST)?;
         let mut changed = changed::record(&session, Self::NAME).await;

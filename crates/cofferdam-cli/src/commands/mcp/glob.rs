@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 
 use cofferdam::sandbox::browse::{Kind, Peek, Sight};
+use cofferdam::session::Session;
 use cofferdam::text::printable_line;
 use globset::{GlobBuilder, GlobMatcher};
 use schemars::JsonSchema;
@@ -77,19 +78,36 @@ impl Call for Glob {
     async fn call(self, server: Server, asked: Asked) -> Result<Found, Failure> {
         let matcher = matcher(&self.pattern)?;
         let session = server.to_read(&self.sandbox, &asked).await?;
-        let path = inside::absolute(&session, &self.path)?;
+        let here = tokio::runtime::Handle::current();
+        let wanted = asked.clone();
+        let search = move || here.block_on(self.search(&session, &matcher, &wanted));
+        asked.search(search).await
+    }
+}
+
+impl Glob {
+    async fn search(
+        &self,
+        session: &Session,
+        matcher: &GlobMatcher,
+        asked: &Asked,
+    ) -> Result<Found, Failure> {
+        let path = inside::absolute(session, &self.path)?;
         let top = session.workdir()?;
         let place = Peek::at(&path)
             .down(u32::MAX)
             .ignoring((!self.all).then_some(top.as_path()));
         let (mut paths, mut missing) = (Vec::new(), None);
         let mut page = Page::new(self.offset, MOST);
-        inside::look(&session, &place, &mut |sight| {
+        inside::look(session, &place, &mut |sight| {
+            if asked.cancel.is_cancelled() {
+                return ControlFlow::Break(());
+            }
             match sight {
                 Sight::Thing(thing)
                     if thing.kind != Kind::Directory && matcher.is_match(os(&thing.path)) =>
                 {
-                    let found = inside::below(&session, &path, &thing.path);
+                    let found = inside::below(session, &path, &thing.path);
                     if page.takes(found.len() + 1)? {
                         paths.push(found);
                     }
@@ -100,9 +118,10 @@ impl Call for Glob {
             ControlFlow::Continue(())
         })
         .await?;
+        asked.is_wanted()?;
         if let Some(number) = missing {
             return Err(inside::cannot(
-                &session,
+                session,
                 "look into",
                 &path,
                 &inside::why(number),

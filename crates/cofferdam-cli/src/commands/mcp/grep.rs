@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
+use std::time::Instant;
 
 use cofferdam::sandbox::browse::{Content, Kind, Peek, Sight};
 use cofferdam::session::Session;
@@ -10,6 +11,7 @@ use globset::GlobMatcher;
 use regex::bytes::{Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
 
 use super::failure::Failure;
 use super::page::{self, Page};
@@ -24,6 +26,8 @@ const LONGEST: usize = 500;
 const LARGEST: u64 = 8 << 20;
 const PATTERN: usize = 64 << 10;
 const AROUND: usize = 20;
+/// So many bytes of a file are compared between two looks at whether somebody still waits.
+const BLOCK: usize = 64 << 10;
 /// Bytes that tell of a line more than its text and its file's path.
 const BESIDE: usize = 60;
 
@@ -91,11 +95,11 @@ impl Call for Grep {
             })?;
         let which = self.files.as_deref().map(glob::matcher).transpose()?;
         let session = server.to_read(&self.sandbox, &asked).await?;
-        // Comparing takes what it takes; whoever else is served does not wait for it.
         let here = tokio::runtime::Handle::current();
-        let search = move || here.block_on(self.search(&session, &pattern, which.as_ref()));
-        let found = tokio::task::spawn_blocking(search).await;
-        found.map_err(|error| Failure::new(error.to_string(), ""))?
+        let wanted = asked.clone();
+        let search =
+            move || here.block_on(self.search(&session, &pattern, which.as_ref(), &wanted));
+        asked.search(search).await
     }
 }
 
@@ -105,6 +109,7 @@ impl Grep {
         session: &Session,
         pattern: &Regex,
         which: Option<&GlobMatcher>,
+        asked: &Asked,
     ) -> Result<Found, Failure> {
         let path = inside::absolute(session, &self.path)?;
         let top = session.workdir()?;
@@ -124,6 +129,8 @@ impl Grep {
             page: Page::new(self.offset, MOST),
             file: None,
             found: Vec::new(),
+            cancel: &asked.cancel,
+            until: Instant::now() + inside::LIMIT,
         };
         let shown = |path_below: &[u8]| inside::below(session, &path, path_below);
         let mut missing = None;
@@ -141,6 +148,10 @@ impl Grep {
         })
         .await?;
         let _ = search.end(&shown);
+        asked.is_wanted()?;
+        if search.is_late() {
+            return Err(inside::too_long(&path));
+        }
         if let Some(number) = missing {
             return Err(inside::cannot(
                 session,
@@ -164,6 +175,8 @@ struct Search<'a> {
     /// Of which file what is known so far.
     file: Option<(Vec<u8>, Vec<u8>)>,
     found: Vec<Line>,
+    cancel: &'a CancellationToken,
+    until: Instant,
 }
 
 impl Search<'_> {
@@ -188,27 +201,45 @@ impl Search<'_> {
         content.extend_from_slice(bytes);
     }
 
+    /// The numbers of the lines that fit. `Break`: nobody wants to know any more, or it takes too long.
+    fn fits(&self, content: &[u8]) -> ControlFlow<(), Vec<usize>> {
+        // Most files have nothing of it; what looks at where a line begins or ends may.
+        let looks_at_ends = self.pattern.as_str().contains(['^', '$', '\\']);
+        let (mut fits, mut number) = (Vec::new(), 0);
+        let mut rest = content;
+        while !rest.is_empty() {
+            if self.cancel.is_cancelled() || self.is_late() {
+                return ControlFlow::Break(());
+            }
+            let least = BLOCK.min(rest.len());
+            let end = rest[least..].iter().position(|&byte| byte == b'\n');
+            let (block, later) = rest.split_at(end.map_or(rest.len(), |end| least + end + 1));
+            rest = later;
+            let may = looks_at_ends || self.pattern.is_match(block);
+            for line in lines(block) {
+                if may && self.pattern.is_match(line) {
+                    fits.push(number);
+                }
+                number += 1;
+            }
+        }
+        ControlFlow::Continue(fits)
+    }
+
+    fn is_late(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
     fn end(&mut self, shown: &dyn Fn(&[u8]) -> String) -> ControlFlow<()> {
         // The one that was being looked at when there was no room any more is not looked at twice.
         let Some((path, content)) = self.file.take() else {
             return ControlFlow::Continue(());
         };
-        // Most files have nothing of it; what looks at where a line begins or ends may.
-        if !self.pattern.as_str().contains(['^', '$', '\\']) && !self.pattern.is_match(&content) {
+        let fits = self.fits(&content)?;
+        if fits.is_empty() {
             return ControlFlow::Continue(());
         }
-        let content = content.strip_suffix(b"\n").unwrap_or(&content);
-        let lines = content.split(|&byte| byte == b'\n');
-        let lines: Vec<&[u8]> = lines
-            .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
-            .collect();
-        let fits: Vec<usize> = (0..lines.len())
-            .filter(|&at| {
-                lines
-                    .get(at)
-                    .is_some_and(|line| self.pattern.is_match(line))
-            })
-            .collect();
+        let lines: Vec<&[u8]> = lines(&content).collect();
         let path = shown(&path);
         let mut told = 0;
         for &at in &fits {
@@ -231,6 +262,12 @@ impl Search<'_> {
         }
         ControlFlow::Continue(())
     }
+}
+
+fn lines(content: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let content = content.strip_suffix(b"\n").unwrap_or(content);
+    let lines = content.split(|&byte| byte == b'\n');
+    lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line))
 }
 
 impl fmt::Display for Found {

@@ -16,6 +16,7 @@ use super::failure::Failure;
 use super::server::Asked;
 use super::serves::Serves;
 use super::tool::{Entry, entry};
+use super::turns::Turns;
 use super::{create, diff, edit, exec, glob, grep, kill, list, ls, output, ports, read, write};
 
 /// What every client tells its model.
@@ -34,6 +35,7 @@ const LAST: Duration = Duration::from_secs(30);
 pub(super) struct Handler {
     serves: Serves,
     tools: Arc<[Entry]>,
+    turns: Turns,
     /// Those that are under way, and what tells them to end.
     calls: TaskTracker,
     stop: CancellationToken,
@@ -62,6 +64,7 @@ impl Handler {
         Self {
             serves,
             tools: Arc::new(tools),
+            turns: Turns::new(),
             calls: TaskTracker::new(),
             stop: CancellationToken::new(),
         }
@@ -110,7 +113,7 @@ impl ServerHandler for Handler {
         };
         let mut arguments = request.arguments.unwrap_or_default();
         let cancel = self.stop.child_token();
-        let asked = Asked::by(&context, cancel.clone());
+        let asked = Asked::by(&context, cancel.clone(), self.turns.clone());
         let (serves, call) = (self.serves.clone(), entry.call);
         let mut call = Box::pin(async move {
             let server = serves.of(&mut arguments).await?;

@@ -13,7 +13,7 @@ use cofferdam::text::printable_line;
 use super::failure::Failure;
 
 /// The longest that one look may take.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 /// An absolute path inside: a relative one is below the top of the repository. `.` and `..` are taken as they are written.
 pub(super) fn absolute(session: &Session, path: &str) -> Result<PathBuf, Failure> {
@@ -55,15 +55,16 @@ pub(super) async fn look(
     let looked = session.browse(place, hear);
     match tokio::time::timeout(LIMIT, looked).await {
         Ok(done) => Ok(done?),
-        Err(_) => Err(Failure::new(
-            format!(
-                "looking at {} takes longer than {} s",
-                place.path.display(),
-                LIMIT.as_secs()
-            ),
-            "Name a directory further down.",
-        )),
+        Err(_) => Err(too_long(place.path)),
     }
+}
+
+pub(super) fn too_long(path: &Path) -> Failure {
+    let (path, limit) = (path.display(), LIMIT.as_secs());
+    Failure::new(
+        format!("looking at {path} takes longer than {limit} s"),
+        "Name a directory further down.",
+    )
 }
 
 /// What is at a path, behind all links.

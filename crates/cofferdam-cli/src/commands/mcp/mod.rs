@@ -24,6 +24,7 @@ mod seats;
 mod server;
 mod serves;
 mod tool;
+mod turns;
 mod write;
 
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! Whose sandboxes the tools are about, and one call of a tool.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cofferdam::names::{RepoPath, Slug};
@@ -11,6 +11,7 @@ use rmcp::service::{Peer, RequestContext, RoleServer};
 use tokio_util::sync::CancellationToken;
 
 use super::failure::Failure;
+use super::turns::{Turn, Turns, cancelled};
 use crate::commands::living;
 use crate::environment::Environment;
 use crate::interrupt::Interrupt;
@@ -37,15 +38,68 @@ pub(super) struct Asked {
     pub(super) cancel: CancellationToken,
     token: Option<ProgressToken>,
     peer: Peer<RoleServer>,
+    turns: Turns,
+    /// What it has of a sandbox, until it ends.
+    turn: Arc<Mutex<Option<Turn>>>,
 }
 
 impl Asked {
-    pub(super) fn by(context: &RequestContext<RoleServer>, cancel: CancellationToken) -> Self {
+    pub(super) fn by(
+        context: &RequestContext<RoleServer>,
+        cancel: CancellationToken,
+        turns: Turns,
+    ) -> Self {
         Self {
             cancel,
             token: context.meta.get_progress_token(),
             peer: context.peer.clone(),
+            turns,
+            turn: Arc::default(),
         }
+    }
+
+    /// Another call may work in the sandbox while this one waits for its program.
+    pub(super) fn stand_aside(&self) {
+        if let Some(turn) = &mut *self.turn() {
+            turn.stand_aside();
+        }
+    }
+
+    /// It works in the sandbox again.
+    pub(super) async fn work_again(&self) {
+        let turn = self.turn().take();
+        if let Some(mut turn) = turn {
+            turn.work_again().await;
+            *self.turn() = Some(turn);
+        }
+    }
+
+    /// Does what keeps a processor busy on a thread of its own, so that whoever else is served does not wait for it. `search` has to look
+    /// now and then whether the call was cancelled.
+    pub(super) async fn search<T: Send + 'static>(
+        &self,
+        search: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let right = self.turns.search(&self.cancel).await?;
+        let search = move || {
+            let found = search();
+            drop(right);
+            found
+        };
+        let found = tokio::task::spawn_blocking(search).await;
+        found.map_err(|error| Failure::new(error.to_string(), ""))?
+    }
+
+    /// An error where nobody wants the answer any more.
+    pub(super) fn is_wanted(&self) -> Result<(), Failure> {
+        if self.cancel.is_cancelled() {
+            return Err(cancelled());
+        }
+        Ok(())
+    }
+
+    fn turn(&self) -> std::sync::MutexGuard<'_, Option<Turn>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for something, and tells the client now and then that it goes on.
@@ -109,8 +163,17 @@ impl Server {
         Ok((caller, named))
     }
 
-    /// The same, running.
+    /// The same, running, for a program that is waited for.
+    pub(super) async fn to_run(&self, name: &str, asked: &Asked) -> Result<Session, Failure> {
+        let mut turn = self.turn(name, asked)?;
+        turn.program(&asked.cancel).await?;
+        *asked.turn() = Some(turn);
+        self.to_change(name, asked).await
+    }
+
+    /// One that tools may change, running, when it is this call's turn in it.
     pub(super) async fn to_change(&self, name: &str, asked: &Asked) -> Result<Session, Failure> {
+        self.work(name, asked).await?;
         let (caller, named) = self.own(name, asked).await?;
         let provider = named.provider(&caller)?;
         let session = Session::open(&caller, named, &provider).await?;
@@ -123,12 +186,30 @@ impl Server {
         }
     }
 
-    /// A sandbox to look into. What a call had begun in it ends with the call.
+    /// A sandbox to look into, when it is this call's turn. What a call had begun in it ends with the call.
     pub(super) async fn to_read(&self, name: &str, asked: &Asked) -> Result<Session, Failure> {
+        self.work(name, asked).await?;
         let caller = self.caller(asked);
         let named = self.named(name, &caller).await?;
         let provider = named.provider(&caller)?;
         Ok(Session::open(&caller, named, &provider).await?)
+    }
+
+    /// Until the call ends.
+    async fn work(&self, name: &str, asked: &Asked) -> Result<(), Failure> {
+        let taken = asked.turn().take();
+        let mut turn = match taken {
+            Some(turn) => turn,
+            None => self.turn(name, asked)?,
+        };
+        turn.work(&asked.cancel).await?;
+        *asked.turn() = Some(turn);
+        Ok(())
+    }
+
+    fn turn(&self, name: &str, asked: &Asked) -> Result<Turn, Failure> {
+        let top = self.0.top.as_path().to_owned();
+        Ok(asked.turns.at(&(top, slug(name)?)))
     }
 
     async fn named(&self, name: &str, caller: &Caller) -> Result<Named, Failure> {

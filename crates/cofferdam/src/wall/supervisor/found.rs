@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cofferdam_wall::client::frames;
 use cofferdam_wall::supervisor::{self as protocol, Answer, Ask, Heard, Said, Wall};
@@ -23,6 +23,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 const RELOAD_LIMIT: Duration = Duration::from_secs(20);
 /// How long to wait before trying again where a queue is full.
 const PAUSE: Duration = Duration::from_millis(3);
+/// The same where others crowd it out.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A sandbox's supervisor, found.
 #[derive(Debug)]
@@ -55,16 +57,29 @@ impl Supervisor {
         let Some(supervisor) = Self::at(state_directory)? else {
             return Ok(None);
         };
-        match supervisor.status().await {
-            Ok(status) => Ok(Some((supervisor, status))),
+        match supervisor.again_and_again(Ask::Status, LIMIT).await {
+            Ok(heard) => Ok(Some((supervisor, status_of(heard)?))),
             Err(SupervisorError::NotRunning) => Ok(None),
-            // It ended just then, or lives on and has no time: asked again, it says which.
-            Err(SupervisorError::Ended) => match supervisor.status().await {
-                Ok(status) => Ok(Some((supervisor, status))),
-                Err(SupervisorError::NotRunning) => Ok(None),
-                Err(error) => Err(error),
-            },
             Err(error) => Err(error),
+        }
+    }
+
+    /// As [`Self::ask`], but for what one that ended and one that lives on and has no time say alike: asked again, it says which.
+    async fn again_and_again(&self, ask: Ask, limit: Duration) -> Result<Heard, SupervisorError> {
+        let until = Instant::now() + limit;
+        let mut pause = PAUSE;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.ask(ask, left.max(PAUSE)).await {
+                Err(SupervisorError::Ended) if Instant::now() + pause < until => {
+                    tokio::time::sleep(pause).await;
+                    pause = (2 * pause).min(LONGEST_PAUSE);
+                }
+                Err(SupervisorError::Silent(_)) => {
+                    return Err(SupervisorError::Silent(limit.as_secs()));
+                }
+                heard => return heard,
+            }
         }
     }
 
@@ -90,14 +105,14 @@ impl Supervisor {
     /// network was lost, it is there again. A list that cannot be read ends it: an error says why nothing is
     /// carried. `_change` is what the list was written under. Bounded: 20 s.
     pub async fn reload(&self, _change: &Change) -> Result<u64, SupervisorError> {
-        match self.ask(Ask::Reload, RELOAD_LIMIT).await? {
+        match self.again_and_again(Ask::Reload, RELOAD_LIMIT).await? {
             Heard::Ours(Answer::Reloaded { closed }) => Ok(closed),
             heard => Err(unexpected(heard)),
         }
     }
 
     /// The same of the one with this state directory, asked nothing else before. `None`: nobody keeps the sandbox's place,
-    /// so nothing is carried. Bounded: 40 s.
+    /// so nothing is carried. Bounded: 20 s.
     pub async fn reload_at(
         state_directory: &Path,
         change: &Change,
@@ -105,12 +120,7 @@ impl Supervisor {
         let Some(supervisor) = Self::at(state_directory)? else {
             return Ok(None);
         };
-        let reloaded = match supervisor.reload(change).await {
-            // It ended just then, or lives on and has no time: asked again, it says which.
-            Err(SupervisorError::Ended) => supervisor.reload(change).await,
-            reloaded => reloaded,
-        };
-        match reloaded {
+        match supervisor.reload(change).await {
             Ok(closed) => Ok(Some(closed)),
             Err(SupervisorError::NotRunning) => Ok(None),
             Err(error) => Err(error),
