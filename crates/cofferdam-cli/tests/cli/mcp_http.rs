@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::lives::Lives;
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#;
@@ -35,18 +37,24 @@ impl Served {
         Self { child, port }
     }
 
+    /// A connection over which this was asked, and nothing is read yet.
+    fn ask(&self, headers: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let length = body.len();
+        let asked = format!(
+            "POST / HTTP/1.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+             Content-Length: {length}\r\nConnection: close\r\n{headers}\r\n{body}"
+        );
+        stream.write_all(asked.as_bytes()).unwrap();
+        stream
+    }
+
     /// The first line of the answer, and all of what came within a moment.
     fn post(&self, headers: &str) -> (String, String) {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let mut stream = self.ask(headers, HELLO);
         stream
             .set_read_timeout(Some(Duration::from_secs(2)))
             .unwrap();
-        let length = HELLO.len();
-        let asked = format!(
-            "POST / HTTP/1.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
-             Content-Length: {length}\r\nConnection: close\r\n{headers}\r\n{HELLO}"
-        );
-        stream.write_all(asked.as_bytes()).unwrap();
         let (mut answer, mut part) = (Vec::new(), [0; 4096]);
         while let Ok(count @ 1..) = stream.read(&mut part) {
             answer.extend_from_slice(&part[..count]);
@@ -130,4 +138,124 @@ fn what_others_could_read_or_reach_is_refused() {
     lives
         .cofferdam(&["mcp", "--token-file", file])
         .expect_code(2);
+}
+
+/// The lines that let somebody in.
+fn known(lives: &Lives, served: &Served) -> String {
+    let token = std::fs::read_to_string(lives.home().join(".cofferdam/mcp-token")).unwrap();
+    let port = served.port;
+    format!(
+        "Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {}\r\n",
+        token.trim()
+    )
+}
+
+/// Those that connect and say nothing, or only begin to, give way to whoever comes with the word.
+#[test]
+fn who_says_nothing_keeps_nobody_out() {
+    let lives = Lives::new();
+    let served = Served::start(&lives, &[]);
+    let known = known(&lives, &served);
+    let mut silent: Vec<TcpStream> = Vec::new();
+    for number in 0..300 {
+        let mut stream = TcpStream::connect(("127.0.0.1", served.port)).unwrap();
+        if number % 2 == 1 {
+            let _ = stream.write_all(b"POST / HTTP/1.1\r\nHost: x\r\n");
+        }
+        silent.push(stream);
+        if number % 100 == 99 {
+            let (line, answer) = served.post(&known);
+            assert_eq!(line, "HTTP/1.1 200 OK", "{number}: {answer}");
+        }
+    }
+    // The first of them have gone, and no more are held than there may be.
+    let first = &mut silent[0];
+    first
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    assert_eq!(first.read(&mut [0]).unwrap(), 0);
+    let sockets = std::fs::read_dir(format!("/proc/{}/fd", served.child.id())).unwrap();
+    let links = sockets.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    let count = links.filter(|link| link.to_string_lossy().starts_with("socket:"));
+    let count = count.count();
+    assert!(count < 100, "{count}");
+    // A head that never ends has its time.
+    let last = silent.last_mut().unwrap();
+    last.set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let mut rest = Vec::new();
+    let _ = last.read_to_end(&mut rest);
+    let rest = String::from_utf8_lossy(&rest);
+    assert!(!rest.contains("200"), "{rest}");
+}
+
+/// What a client has begun that goes away comes to its end, and is on the branch; whoever comes next goes on.
+#[test]
+fn a_client_that_vanishes_in_the_middle_of_a_call_leaves_a_sandbox_to_work_in() {
+    let lives = Lives::new();
+    let served = Served::start(&lives, &[]);
+    let known = known(&lives, &served);
+    let session = || {
+        let (_, answer) = served.post(&known);
+        let mut lines = answer.lines();
+        let id = lines.find_map(|line| {
+            let (name, id) = line.split_once(": ")?;
+            name.eq_ignore_ascii_case("mcp-session-id").then_some(id)
+        });
+        let headers = format!("{known}Mcp-Session-Id: {}\r\n", id.expect(&answer));
+        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        let mut stream = served.ask(&headers, &ready.to_string());
+        let mut told = String::new();
+        stream.read_to_string(&mut told).unwrap();
+        assert!(told.starts_with("HTTP/1.1 202"), "{told}");
+        headers
+    };
+    let call = |headers: &str, tool: &str, arguments: serde_json::Value| {
+        let params = json!({"name": tool, "arguments": arguments});
+        let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+        served.ask(headers, &call.to_string())
+    };
+    let whole = |mut stream: TcpStream| {
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        let mut told = String::new();
+        stream.read_to_string(&mut told).unwrap();
+        told
+    };
+    let first = session();
+    let made = whole(call(&first, "sandbox-create", json!({"name": "one"})));
+    assert!(made.contains("Made the sandbox one"), "{made}");
+    let command = "touch /tmp/begun; until test -e /tmp/go; do sleep 0.1; done; echo x > late";
+    let command = json!({"sandbox": "one", "command": command});
+    let gone = call(&first, "sandbox-exec", command);
+    let until = std::time::Instant::now() + Duration::from_secs(30);
+    while lives.exec("one", "test -e /tmp/begun").status.code() != Some(0) {
+        assert!(std::time::Instant::now() < until);
+    }
+    drop(gone);
+    // Another one works in it meanwhile.
+    let second = session();
+    let write = json!({"sandbox": "one", "path": "now", "content": "x\n"});
+    let told = whole(call(&second, "sandbox-write", write));
+    assert!(told.contains("sandbox-write: now"), "{told}");
+    lives.exec("one", "touch /tmp/go").expect_code(0);
+    let there = || {
+        let tree = lives.git(&["ls-tree", "--name-only", "cofferdam/one"]);
+        tree.contains("late")
+    };
+    while !there() {
+        assert!(std::time::Instant::now() < until + Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let read = json!({"sandbox": "one", "path": "late"});
+    let told = whole(call(&second, "sandbox-read", read));
+    assert!(
+        told.contains("\"isError\":false") && told.contains("late"),
+        "{told}"
+    );
+    drop(served);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
 }
