@@ -504,3 +504,44 @@ async fn ten_thousand_commits() {
     let tip: Oid = w.agent(&["rev-parse", "many"]).parse().unwrap();
     assert_eq!(w.accept(&tip).await.commits().len(), 10_000);
 }
+
+/// What git finds wrong in a file of the base's keeps nothing from landing on top of it; what the sandbox makes so is refused as ever.
+#[tokio::test]
+async fn a_bad_file_of_the_base_is_no_fault_of_the_sandbox() {
+    for git in gits() {
+        let long = "x".repeat(2100);
+        let w = World::with(&git, |run| {
+            let url = "--upload-pack=touch";
+            run(&["config", "-f", ".gitmodules", "submodule.x.path", "x"]);
+            run(&["config", "-f", ".gitmodules", "submodule.x.url", url]);
+            run(&["config", "-f", "dir/.gitattributes", "a.b", &long]);
+            run(&["add", "-A"]);
+            run(&["commit", "-qm", "bad"]);
+            // A git directory may say where its files are.
+            run(&["config", "core.worktree", ".."]);
+        })
+        .await;
+        put(&w.inside(), "a.txt", "work\n");
+        let good = w.commit("good");
+        let accepted = w.accept(&good).await;
+        assert_eq!(accepted.changed(), [std::path::Path::new("a.txt")]);
+        // Beside the old ones new ones are found.
+        put(&w.inside(), "other/.gitattributes", &format!("y {long}\n"));
+        let tip = w.commit("new and bad");
+        let why = w.refuse(w.pack(tip.as_str()), &tip).await;
+        assert!(
+            matches!(&why, Refusal::Pack { reason } if reason.contains("gitattributes")),
+            "{why}"
+        );
+        for bad in [
+            "[submodule \"x\"]\n\tpath = x\n\turl = --upload-pack=other\n",
+            "[submodule \"x\"]\n\tpath = --upload-pack=touch\n\turl = ./x\n",
+        ] {
+            w.agent(&["checkout", "-qf", good.as_str()]);
+            put(&w.inside(), ".gitmodules", bad);
+            let tip = w.commit("bad");
+            let why = w.refuse(w.pack(tip.as_str()), &tip).await;
+            assert!(matches!(&why, Refusal::Pack { .. }), "{bad}: {why}");
+        }
+    }
+}

@@ -13,7 +13,7 @@ use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
 use super::quarantine::{Quarantine, keep_text};
-use super::{Gate, GateError, Limits, Refusal, whose};
+use super::{Gate, GateError, Limits, Refusal, known, whose};
 use crate::fsx::{Context, FileError};
 use crate::git::GitError;
 use crate::process::Input;
@@ -32,17 +32,48 @@ pub(super) async fn index(
     spool: &Path,
     cancel: &CancellationToken,
 ) -> Result<String, GateError> {
+    match indexed(gate, quarantine, pack, Some(spool), STRICT, cancel).await {
+        Err(GateError::Refused {
+            why: Refusal::Pack { reason },
+            pack,
+        }) if known::may_be_old(&reason) => {
+            // Git looks at such a file as soon as a new tree names it, whoever made it.
+            let Some(old) = known::listed(gate, quarantine, cancel).await? else {
+                let why = Refusal::Pack { reason };
+                return Err(GateError::Refused { why, pack });
+            };
+            let again = File::open(spool).context("read", spool)?;
+            let strict = format!("{STRICT},skiplist={old}");
+            let again = Input::Fd(again.into());
+            indexed(gate, quarantine, again, None, &strict, cancel).await
+        }
+        done => done,
+    }
+}
+
+/// `spool`: where the pack is kept as it comes.
+async fn indexed(
+    gate: &Gate,
+    quarantine: &Quarantine,
+    pack: Input,
+    spool: Option<&Path>,
+    strict: &str,
+    cancel: &CancellationToken,
+) -> Result<String, GateError> {
     let limits = &gate.limits;
+    let path = quarantine.pack_dir();
+    let path = spool.unwrap_or(&path);
     let (read_end, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
-        .context("make a pipe for", spool)
+        .context("make a pipe for", path)
         .map_err(GateError::File)?;
     let running = quarantine
         .command(&gate.repo)
+        .work_tree(&quarantine.pack_dir())
         .config("pack.threads=2")
         .config("core.packedGitWindowSize=64m")
         .config("core.packedGitLimit=1g")
         .config("core.deltaBaseCacheLimit=96m")
-        .args(["index-pack", STRICT, "--fix-thin", "--stdin"])
+        .args(["index-pack", strict, "--fix-thin", "--stdin"])
         .arg(format!("--keep={}", keep_text(gate.id)))
         .arg(format!("--max-input-size={}", limits.pack_bytes))
         .input(Input::Fd(read_end))
@@ -50,13 +81,16 @@ pub(super) async fn index(
         .answers(&[1, 128])
         .start()?;
     running.limit_memory(limits.memory);
-    let spooled = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(spool)
-        .context("create", spool)?;
-    let copy = tokio::time::timeout(limits.time, copy(pack, spooled, write_end, limits, spool));
+    let created = |spool: &Path| {
+        std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(spool)
+            .context("create", spool)
+    };
+    let spooled = spool.map(created).transpose()?;
+    let copy = tokio::time::timeout(limits.time, copy(pack, spooled, write_end, limits, path));
     let copy = async {
         tokio::select! {
             () = cancel.cancelled() => Err(GateError::Cancelled),
@@ -153,10 +187,10 @@ fn reason(stderr: &str) -> String {
     }
 }
 
-/// Copies the pack to both. A reader that went away ends nothing: the rest is still kept.
+/// Copies the pack to both, where it is to be kept. A reader that went away ends nothing: the rest is still kept.
 async fn copy(
     pack: Input,
-    mut spool: File,
+    mut spool: Option<File>,
     checker: OwnedFd,
     limits: &Limits,
     path: &Path,
@@ -186,7 +220,9 @@ async fn copy(
             let (what, limit) = (PACK_BYTES, limits.pack_bytes);
             return Err(GateError::refused(Refusal::TooMuch { what, limit }));
         }
-        spool.write_all(&chunk[..got]).map_err(failed("write"))?;
+        if let Some(spool) = &mut spool {
+            spool.write_all(&chunk[..got]).map_err(failed("write"))?;
+        }
         if let Some(to) = &mut checker
             && to.write_all(&chunk[..got]).await.is_err()
         {

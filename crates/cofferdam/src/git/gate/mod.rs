@@ -6,6 +6,7 @@
 
 mod beside;
 mod intake;
+mod known;
 mod names;
 mod objects;
 mod policy;
