@@ -74,6 +74,7 @@ pub(crate) async fn run(
     } else {
         let shown = manage::diff(&target, style).await?;
         living::not_in_it(&target.name, &shown, refreshed.as_ref());
+        living::tell_uncommitted(&target.name, environment, interrupt).await;
         shown.what
     };
     if style == DiffStyle::Patch && environment.colour.on_stdout() {

@@ -371,6 +371,24 @@ pub(super) fn not_in_it<T>(name: &str, shown: &Shown<T>, refreshed: Option<&Coll
     }
 }
 
+/// Says of one that lives on that what its programs changed is in no commit: neither shown nor merged with what is.
+pub(super) async fn tell_uncommitted(name: &str, environment: &Environment, interrupt: &Interrupt) {
+    let caller = caller(environment, interrupt);
+    let Ok(Some(named)) = named_if_it_lives_on(name, &caller, environment).await else {
+        return;
+    };
+    let Ok(provider) = named.provider(&caller) else {
+        return;
+    };
+    if living::changes(&caller, &named, &provider).await == Some(true) {
+        let name = named.name();
+        let line = format!(
+            "in {name} there are changes that are in no commit: see them with `cofferdam diff --uncommitted {name}`"
+        );
+        output::note(&format!("note: {}\n", from_here(&line)));
+    }
+}
+
 /// What a sandbox that lives on has on its branch on the shelf alone.
 pub(super) async fn unpushed(
     name: &str,

@@ -93,6 +93,7 @@ pub(crate) async fn run(
         commits,
         changed_outside,
         lies_there,
+        as_one,
         in_the_way,
         ..
     } in &merges
@@ -102,7 +103,9 @@ pub(crate) async fn run(
             continue;
         }
         output::data(&match (landing, commits.len()) {
-            (Landing::Nothing, 1..) => summary::merged_already(name, commits.len(), colour),
+            (Landing::Nothing, 1..) => {
+                summary::merged_already(name, commits.len(), *as_one, colour)
+            }
             _ => summary::not_merged(landing, commits, name, colour),
         })?;
         if !changed_outside.is_empty() {
@@ -131,6 +134,7 @@ pub(crate) async fn run(
     if let Some(one) = &unpushed {
         living::only_on_the_shelf(name, one);
     }
+    living::tell_uncommitted(name, environment, interrupt).await;
     if stands {
         return Ok(ExitCode::FAILURE);
     }

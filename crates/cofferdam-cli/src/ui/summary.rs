@@ -226,13 +226,14 @@ pub(crate) fn not_merged(
 }
 
 /// There was something to merge, and it is there.
-pub(crate) fn merged_already(name: &str, commits: usize, colour: bool) -> String {
+pub(crate) fn merged_already(name: &str, commits: usize, as_one: bool, colour: bool) -> String {
     format!(
-        "{} {} of {} {} on this branch already\n",
+        "{} {} of {} {} on this branch already{}\n",
         paint("nothing to merge:", style::WARNING, colour),
         human::plural(commits, "commit"),
         printable_line(name),
         if commits == 1 { "is" } else { "are" },
+        if as_one { ", as one (`--squash`)" } else { "" },
     )
 }
 

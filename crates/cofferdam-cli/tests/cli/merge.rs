@@ -118,6 +118,69 @@ fn a_squash_goes_on_from_the_last_one() {
         .expect_code(0);
 }
 
+/// What was merged as one commit is there: no merge lands it again, and nothing of it is ahead, until something new comes.
+#[test]
+fn what_was_squashed_is_merged() {
+    let lives = Lives::with("one", &["--network", "none"]);
+    let work = |text: &str| {
+        let script = format!("echo {text} > {text}; git add -A; git commit -qm {text}");
+        lives.exec("one", &script).expect_code(0);
+    };
+    let ahead = || {
+        let listed = lives.cofferdam(&["list", "--json"]).expect_code(0);
+        let listed: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
+        listed[0]["ahead"].clone()
+    };
+    work("first");
+    work("second");
+    lives.cofferdam(&["collect", "one"]).expect_code(0);
+    assert_eq!(ahead(), 2);
+    lives
+        .cofferdam(&["merge", "--squash", "one"])
+        .expect_code(0);
+    assert_eq!(ahead(), 0);
+    let before = lives.references();
+    let again = lives.cofferdam(&["merge", "one"]).expect_code(0);
+    let said = "nothing to merge: 2 commits of one are on this branch already, as one (`--squash`)";
+    assert!(again.stdout.contains(said), "{again}");
+    assert_eq!(lives.references(), before);
+    // What is new comes, and nothing conflicts with what is there.
+    work("third");
+    lives.cofferdam(&["collect", "one"]).expect_code(0);
+    assert_eq!(ahead(), 1);
+    lives.cofferdam(&["merge", "one"]).expect_code(0);
+    assert_eq!(lives.read("third"), "third\n");
+    assert_eq!(ahead(), 0);
+    // Its user takes it all back: then it is ahead again, and comes.
+    lives.git(&["reset", "-q", "--hard", "HEAD~2"]);
+    assert_eq!(ahead(), 3);
+    lives.cofferdam(&["merge", "one"]).expect_code(0);
+    assert_eq!(lives.read("first"), "first\n");
+    lives.cofferdam(&["delete", "one"]).expect_code(0);
+}
+
+/// What a program left in no commit is in no merge and no difference, and both say so.
+#[test]
+fn what_is_in_no_commit_is_told() {
+    let lives = Lives::with("one", &["--network", "none"]);
+    lives
+        .exec("one", "git commit -q --allow-empty -m first")
+        .expect_code(0);
+    let told = |words: &[&str]| {
+        let done = lives.cofferdam(words).expect_code(0);
+        done.stderr.contains("cofferdam diff --uncommitted one")
+    };
+    assert!(!told(&["diff", "one"]));
+    lives.exec("one", "echo x > left").expect_code(0);
+    assert!(told(&["diff", "one"]));
+    assert!(told(&["merge", "one"]));
+    let left = lives.cofferdam(&["diff", "--uncommitted", "one"]);
+    assert!(left.expect_code(0).stdout.contains("left"));
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
 #[test]
 fn a_conflict_moves_nothing() {
     let environment = with_sandbox("echo theirs > README.md; git commit -qam theirs");

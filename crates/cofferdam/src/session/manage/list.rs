@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use super::merge::still_has;
 use super::show::waits;
 use super::tips::{beside, refs_of, tips_at};
 use super::{ManageError, applying, orphan};
@@ -20,7 +21,9 @@ use crate::git::worktree::Worktree;
 use crate::git::{Git, Oid, Repository, UserRules, land};
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug, VolumeName};
-use crate::registry::{self, Entry, Mode, Phase, Record, RegistryError, Setup, Strategy, belongs};
+use crate::registry::{
+    self, Entry, Mode, Phase, Record, RegistryError, Setup, Squashed, Strategy, belongs,
+};
 use crate::sandbox::{self, BindMountProvider, SandboxError};
 use crate::session::collect;
 use crate::session::dev;
@@ -238,6 +241,20 @@ pub fn unreadable(home: &Home) -> Result<Vec<RegistryError>, ManageError> {
     Ok(registry::list(home, None)?.unreadable)
 }
 
+async fn still_has_any(
+    repo: &Repository,
+    squashed: &Squashed,
+    ends: &[Oid],
+    cancel: &CancellationToken,
+) -> Result<Option<Oid>, ManageError> {
+    for end in ends {
+        if let Some(has) = still_has(repo, squashed, end, cancel).await? {
+            return Ok(Some(has));
+        }
+    }
+    Ok(None)
+}
+
 async fn summary(
     home: &Home,
     there: Option<(&Repository, &RefsAt)>,
@@ -262,7 +279,13 @@ async fn summary(
             if ends.iter().all(|end| known.contains(&end)) {
                 Some(0)
             } else {
-                repo.count_ahead(&record.base, &ends, cancel).await?
+                // What a merge has made one commit of is there.
+                let has = match &record.squashed {
+                    Some(squashed) => still_has_any(repo, squashed, &ends, cancel).await?,
+                    None => None,
+                };
+                let from = has.as_ref().unwrap_or(&record.base);
+                repo.count_ahead(from, &ends, cancel).await?
             }
         }
         _ => None,

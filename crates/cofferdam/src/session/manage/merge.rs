@@ -35,6 +35,8 @@ pub struct Merge {
     pub lies_there: bool,
     /// Files of the landing that someone had changed meanwhile: left as they are. Printable.
     pub changed_outside: Vec<String>,
+    /// It is there as one commit, which an earlier merge made.
+    pub as_one: bool,
     /// Files of the user's that are in no commit, and that the commits change: they are in the way of those that are kept.
     pub in_the_way: Vec<PathBuf>,
 }
@@ -103,6 +105,7 @@ pub async fn merge(
             changed_outside: done.changed_outside,
             commits,
             lies_there,
+            as_one: false,
             in_the_way: Vec::new(),
         }]);
     }
@@ -122,7 +125,7 @@ pub async fn merge(
         let lies_there = lies_there && !tip.on_branch;
         let squash = options.squash && !lies_there;
         let has = match &record.squashed {
-            Some(squashed) if squash => still_has(&repo, squashed, &tip.id, cancel).await?,
+            Some(squashed) => still_has(&repo, squashed, &tip.id, cancel).await?,
             _ => None,
         };
         if has.as_ref() == Some(&tip.id) {
@@ -133,10 +136,13 @@ pub async fn merge(
                     .await?,
                 changed_outside: std::mem::take(&mut changed_outside),
                 lies_there,
+                as_one: true,
                 in_the_way: Vec::new(),
             });
             continue;
         }
+        // With its commits come those that are there as one: what they changed is the same.
+        let has = has.filter(|_| squash);
         let since = has.as_ref().unwrap_or(&current);
         let commits = repo
             .commits_since(since, std::slice::from_ref(&tip.id), cancel)
@@ -167,6 +173,7 @@ pub async fn merge(
                 commits,
                 changed_outside: std::mem::take(&mut changed_outside),
                 lies_there,
+                as_one: false,
                 in_the_way: Vec::new(),
             });
             continue;
@@ -218,6 +225,7 @@ pub async fn merge(
             commits,
             changed_outside: std::mem::take(&mut changed_outside),
             lies_there,
+            as_one: false,
             in_the_way,
         });
     }
@@ -250,7 +258,7 @@ pub async fn at_work(target: &SandboxRef) -> Result<Vec<Slug>, ManageError> {
 }
 
 /// What was merged as one commit before, where that is in what is checked out, and behind `tip`.
-async fn still_has(
+pub(super) async fn still_has(
     repo: &Repository,
     Squashed { tip: has, into }: &Squashed,
     tip: &Oid,
