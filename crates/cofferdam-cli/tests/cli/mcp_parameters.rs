@@ -513,6 +513,36 @@ fn edit_patch(scene: &mut Scene) {
         "{refused}"
     );
     assert_eq!(scene.prints("one", "cat patched"), "two\n");
+    // Without lines behind or before what is changed: found by the lines that it has.
+    scene.prints("one", "printf '1\\n2\\n3\\n4\\n5\\n6\\n' > patched");
+    for (patch, becomes) in [
+        (
+            "@@ -2,2 +2,2 @@\n 2\n-3\n+three\n",
+            "1\n2\nthree\n4\n5\n6\n",
+        ),
+        (
+            "@@ -1,2 +1,2 @@\n-4\n+four\n 5",
+            "1\n2\nthree\nfour\n5\n6\n",
+        ),
+        ("@@ -2 +2 @@\n-2\n+two", "1\ntwo\nthree\nfour\n5\n6\n"),
+    ] {
+        let patch = format!("--- a/patched\n+++ b/patched\n{patch}");
+        scene.told("sandbox-edit", &json!({"sandbox": "one", "patch": patch}));
+        assert_eq!(scene.prints("one", "cat patched"), becomes, "{patch}");
+    }
+    // Lines that are not there are not, and no line goes in by its number alone.
+    for (patch, why) in [
+        ("@@ -2 +2 @@\n-zwei\n+x\n", "does not apply"),
+        (
+            "@@ -2,0 +3 @@\n+x\n",
+            "`@@ -2,0 +3 @@` has no line that is there",
+        ),
+    ] {
+        let patch = format!("--- a/patched\n+++ b/patched\n{patch}");
+        let patch = json!({"sandbox": "one", "patch": patch});
+        let refused = scene.refused("sandbox-edit", &patch);
+        assert!(refused.contains(why), "{refused}");
+    }
 }
 
 fn ls_path(scene: &mut Scene) {

@@ -56,6 +56,12 @@ fn a_server_of_no_repository_serves_those_that_are_listed() {
         ];
         assert!(lives.git(&tree).lines().any(|line| line == "x"));
     }
+    // Who names none, or one that is not listed, is told those that are and there.
+    let there = format!("{}, {}", own.display(), outside.join("others").display());
+    for wrong in [json!({}), json!({"repository": unlisted})] {
+        let refused = client.error("sandbox-list", &wrong);
+        assert!(refused.contains(&there), "{refused}");
+    }
     let other = json!({"sandbox": "one", "repository": below, "path": "README.md"});
     assert!(client.error("sandbox-read", &other).contains("not found"));
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use cofferdam::config::{self, Config};
 use cofferdam::git::RepositoryError;
 use cofferdam::session::manage::ManageError;
+use cofferdam::text::printable_path;
 use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
@@ -19,6 +20,9 @@ use crate::interrupt::Interrupt;
 /// What each tool takes more where the client names the repository.
 const NAME: &str = "repository";
 const DESCRIPTION: &str = "The repository that the sandboxes are of: the absolute path of its top, or of a directory in it";
+
+/// So many of those that may be named are told.
+const MOST: usize = 20;
 
 /// Whose sandboxes a server's tools are about.
 #[derive(Debug, Clone)]
@@ -113,17 +117,22 @@ impl Serves {
             Self::Unborn(elsewhere) => return elsewhere.server().await,
             Self::Listed(elsewhere) => elsewhere.as_ref(),
         };
+        let listed = listed(environment)?;
         let Some(Value::String(named)) = arguments.remove(NAME) else {
             return Err(Failure::new(
                 "`repository` is to be given: this server is of no repository in particular",
-                "It is the absolute path of one that its user has listed.",
+                format!(
+                    "It is the absolute path of one of these, or of one in it: {}.",
+                    in_words(&listed)
+                ),
             ));
         };
         let unlisted = || {
             Failure::new(
                 format!("the repository {named} is not among those that may be named"),
                 format!(
-                    "{THEIRS}add its path to `mcp.repositories` in {}.",
+                    "Those are: {}. {THEIRS}add its path to `mcp.repositories` in {}.",
+                    in_words(&listed),
                     environment.home.config().display()
                 ),
             )
@@ -135,7 +144,6 @@ impl Serves {
         } else {
             None
         };
-        let listed = listed(environment)?;
         let is_listed = |path: &Path| listed.iter().any(|one| path.starts_with(one));
         let place = place
             .filter(|place| is_listed(place))
@@ -159,6 +167,18 @@ fn own(environment: &Environment) -> Result<Config, CliError> {
         message: error.to_string(),
         hint: "`cofferdam config check` says what is wrong with it".to_owned(),
     })
+}
+
+/// The first of them.
+fn in_words(listed: &[PathBuf]) -> String {
+    let first = listed.iter().take(MOST).map(|path| printable_path(path));
+    let mut words: Vec<String> = first.collect();
+    match listed.len().saturating_sub(MOST) {
+        0 if listed.is_empty() => words.push("none that is there".to_owned()),
+        0 => {}
+        more => words.push(format!("{more} more")),
+    }
+    words.join(", ")
 }
 
 /// As they are now, behind all links.

@@ -92,6 +92,13 @@ impl Session {
     }
 
     async fn patched(&self, patch: &[u8], place: &Path) -> Result<Vec<PathBuf>, PatchError> {
+        if let Some(part) = goes_in_by_its_number(patch) {
+            let part = String::from_utf8_lossy(part);
+            let what = format!(
+                "the part `{part}` has no line that is there: add a line before or behind what it adds"
+            );
+            return Err(PatchError::Refused(what));
+        }
         fsx::private_dir(place)?;
         let told = self.git_apply(patch, place, &["--numstat", "-z"]).await?;
         let mut names = named(&told).ok_or_else(|| {
@@ -138,7 +145,9 @@ impl Session {
             }
             before.insert(path, file);
         }
-        self.git_apply(patch, place, &["--apply"]).await?;
+        // Git takes a part that ends without a line around it for the end of the file, unless it is told not to.
+        let how = ["--apply", "--unidiff-zero"];
+        self.git_apply(patch, place, &how).await?;
         let mut changed: Vec<(PathBuf, Option<File>)> = Vec::new();
         for (path, was) in before {
             let is = after(place, &path)?;
@@ -267,6 +276,17 @@ impl Session {
             .collect();
         Err(PatchError::Refused(said.join("; ")))
     }
+}
+
+/// A part that says by nothing but a number where it belongs.
+fn goes_in_by_its_number(patch: &[u8]) -> Option<&[u8]> {
+    let lines = patch.split(|&byte| byte == b'\n');
+    let mut parts = lines.filter(|line| line.starts_with(b"@@ -"));
+    parts.find(|part| {
+        let old = part[4..].split(|&byte| byte == b' ').next();
+        // Of a file that is made, or is empty, there are none.
+        old.is_some_and(|old| old != b"0,0" && old.ends_with(b",0"))
+    })
 }
 
 /// Where files come from that get another name or a copy: git tells only where they go to.
