@@ -299,6 +299,9 @@ fn runs_hint(error: &RunsError) -> Option<String> {
     match error {
         RunsError::Unknown { .. } => Some("see which there are with `cofferdam runs`".to_owned()),
         RunsError::AtWork(_) => Some("wait for its end, or end it by Ctrl-C there".to_owned()),
+        RunsError::NoConversation(run) => {
+            Some(format!("see what it printed with `cofferdam logs {run}`"))
+        }
         RunsError::File(_) | RunsError::Unreadable { .. } => None,
     }
 }

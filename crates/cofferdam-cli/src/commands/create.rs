@@ -6,7 +6,9 @@ use clap::Args;
 use cofferdam::names::{NameError, Slug};
 use cofferdam::registry::{Reach, Record};
 use cofferdam::sandbox::{BranchStrategy, NetworkKind};
-use cofferdam::session::{Caller, PlanError, RunError, RunErrorKind, Session, SessionOptions};
+use cofferdam::session::{
+    Caller, HookPoint, PlanError, RunError, RunErrorKind, Session, SessionOptions,
+};
 use cofferdam::text::printable_line;
 use serde::Serialize;
 
@@ -164,8 +166,13 @@ fn render(record: &Record, colour: bool) -> String {
     let name = &record.name;
     let image = record.image.as_deref();
     let image = image.map(|image| format!(", image {}", printable_line(image)));
+    // Whoever had not thought of it would take what is there for the sandbox's.
+    let was_there = match (&record.branch, record.branch_is_ours) {
+        (Some(_), false) => format!(" (which was there already, at {})", record.base.short()),
+        _ => String::new(),
+    };
     format!(
-        "{} {name} on {}, mode {}, network {}{}\n{} cofferdam shell {name}\n",
+        "{} {name} on {}{was_there}, mode {}, network {}{}\n{} cofferdam shell {name}\n",
         paint("created:", style::GOOD, colour),
         printable_line(&record.branch_text()),
         record.mode.as_str(),
@@ -205,6 +212,14 @@ pub(super) fn explain(error: RunError, name: &Slug) -> CliError {
         RunErrorKind::Plan(PlanError::CheckedOut { .. }) => format!(
             "leave out `--branch`, and it works on `cofferdam/{name}`, which starts where you are; or name another branch"
         ),
+        RunErrorKind::Hook(hook)
+            if error.kept.lives_on && hook.point != HookPoint::SandboxReady =>
+        {
+            format!(
+                "it is kept for a look: `cofferdam shell {name}`; then `cofferdam start {name}` sets it up again, and \
+             `cofferdam delete --force {name}` ends it"
+            )
+        }
         RunErrorKind::Hook(_) if error.kept.lives_on => format!(
             "it is kept for a look: `cofferdam shell {name}`; then `cofferdam delete --force {name}`"
         ),

@@ -20,6 +20,7 @@ use cofferdam::text::printable_line;
 use tokio::time::sleep;
 
 use super::here::repository;
+use super::of_a_run::or_its_run;
 use super::{living, runs};
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -70,7 +71,9 @@ pub(crate) async fn run(
         Err(SessionError::OfARun { .. } | SessionError::Ended { .. }) => {
             return of_a_run(arguments, environment, interrupt).await;
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => {
+            return Err(or_its_run(&arguments.name, error, environment, interrupt).await);
+        }
     };
     // One whose starter was killed has no name before the sandbox is asked; one that is stopped cannot be.
     let provider = named.provider(&caller)?;

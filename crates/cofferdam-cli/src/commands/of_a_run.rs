@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 
 use cofferdam::registry::{self, Record, RegistryError};
-use cofferdam::session::CommitLine;
 use cofferdam::session::manage::{self, ManageError, State, Summary};
+use cofferdam::session::{CommitLine, SessionError};
 use cofferdam::text::printable_line;
 use jiff::Timestamp;
 
 use super::here::{repository, target};
 use super::list;
+use super::runs;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -44,6 +45,27 @@ pub(super) async fn tell(
     output::data(&facts::lines(&lines(&record, &one, &commits, colour)))?;
     output::note(&next(one));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Of a sandbox that nobody knows: its run may be known longer.
+pub(super) async fn or_its_run(
+    name: &str,
+    error: SessionError,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> CliError {
+    if let SessionError::Registry(RegistryError::Unknown { .. }) = &error
+        && let Ok((record, _)) = runs::find(name, environment, interrupt).await
+    {
+        let (name, id) = (&record.name, record.id);
+        return CliError::Failed {
+            message: format!("sandbox `{name}` has ended and is gone"),
+            hint: format!(
+                "its run is known: see it with `cofferdam runs show {name}`, and what it printed with `cofferdam logs {id}`"
+            ),
+        };
+    }
+    error.into()
 }
 
 fn lines(

@@ -259,7 +259,10 @@ fn lines(record: &RunRecord, status: Status) -> Vec<(&'static str, String)> {
         lines.push(("start", format!("{}: {how}{used}{session}", one.number)));
     }
     if let Some(log) = &record.log {
-        lines.push(("log", cofferdam::text::printable_path(&log.0)));
+        let path = cofferdam::text::printable_path(&log.0);
+        let size = std::fs::metadata(&log.0).ok().map(|found| found.len());
+        let size = size.map_or_else(|| "it was removed".to_owned(), human::size);
+        lines.push(("log", format!("{path} ({size})")));
     }
     lines.push(("age", human::age(record.began, Timestamp::now())));
     lines

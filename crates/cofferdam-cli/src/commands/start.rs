@@ -111,15 +111,43 @@ async fn named(
                     ));
                     keep_ready::after_living(session.record());
                     dev::tell_ports(&session)?;
+                    set_up_again(session, caller, environment).await?;
                 }
                 _ => {
                     // Its place is kept again where nobody did.
-                    Session::open(caller, named, &provider).await?;
-                    output::note(&format!("{name} is running already\n"));
+                    let session = Session::open(caller, named, &provider).await?;
+                    if !set_up_again(session, caller, environment).await? {
+                        output::note(&format!("{name} is running already\n"));
+                    }
                 }
             }
             Ok(())
         },
     );
     Box::pin(each).await
+}
+
+/// Where its set-up failed. Whether it is set up now and was not before.
+async fn set_up_again(
+    session: Session,
+    caller: &Caller,
+    environment: &Environment,
+) -> Result<bool, CliError> {
+    if !lives::can_be_set_up_again(&environment.home, session.record()) {
+        return Ok(false);
+    }
+    let name = session.name().clone();
+    let named = session.named().clone();
+    let provider = named.provider(caller)?;
+    let again = async |caller: &Caller| {
+        let mut session = Session::open(caller, named, &provider).await?;
+        session.set_up_again().await
+    };
+    let done = living::shown(caller, environment, again).await??;
+    if done {
+        output::note(&format!(
+            "set up {name}; use it with: cofferdam shell {name}\n"
+        ));
+    }
+    Ok(done)
 }

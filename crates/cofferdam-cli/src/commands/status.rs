@@ -168,7 +168,11 @@ pub(crate) async fn run(
             let Arguments { name, json } = arguments;
             return of_a_run::tell(name, *json, environment, interrupt).await;
         }
-        named => named?,
+        Err(error) => {
+            let name = &arguments.name;
+            return Err(of_a_run::or_its_run(name, error, environment, interrupt).await);
+        }
+        Ok(named) => named,
     };
     let record = named.record().clone();
     let provider = named.provider(&caller)?;
@@ -428,6 +432,9 @@ fn render(
     let name = &record.name;
     let state = match told.state {
         Now::Of(State::Stopped) => format!("stopped: cofferdam start {name}"),
+        Now::Of(State::FailedSetup) if lives::can_be_set_up_again(&environment.home, record) => {
+            format!("failed-setup: cofferdam start {name}")
+        }
         Now::Of(State::Paused) => format!("paused: cofferdam resume {name}"),
         other => other.to_string(),
     };

@@ -139,7 +139,10 @@ fn in_conversation(error: &ConversationError) -> Cause<'_> {
 fn in_runs(error: &RunsError) -> Cause<'_> {
     match error {
         RunsError::File(error) => Some(error),
-        RunsError::Unreadable { .. } | RunsError::Unknown { .. } | RunsError::AtWork(_) => None,
+        RunsError::Unreadable { .. }
+        | RunsError::Unknown { .. }
+        | RunsError::NoConversation(_)
+        | RunsError::AtWork(_) => None,
     }
 }
 

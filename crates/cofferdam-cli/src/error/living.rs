@@ -21,7 +21,10 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         ),
         SessionError::Making { .. } => "wait until its `cofferdam create` is through".to_owned(),
         SessionError::FailedSetup { name } => format!(
-            "look into it with `cofferdam shell {name}`, then make it anew: `cofferdam delete --force {name}`"
+            "look into it with `cofferdam shell {name}`, then set it up again with `cofferdam start {name}`, or make it anew: `cofferdam delete --force {name}`"
+        ),
+        SessionError::SetUp { name, .. } => format!(
+            "look into it with `cofferdam shell {name}`; `cofferdam start {name}` sets it up again"
         ),
         SessionError::Missing { name, .. } => format!(
             "bring home what is committed with `cofferdam collect {name}`; remove the rest with \
@@ -210,6 +213,7 @@ pub(super) fn held(error: &SessionError) -> Option<&(dyn Error + 'static)> {
         | SessionError::OfARun { .. }
         | SessionError::Making { .. }
         | SessionError::FailedSetup { .. }
+        | SessionError::SetUp { .. }
         | SessionError::Missing { .. }
         | SessionError::Undermined { .. }
         | SessionError::Ended { .. }

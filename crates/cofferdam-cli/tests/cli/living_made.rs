@@ -323,3 +323,53 @@ fn a_long_standstill_is_told() {
     let done = lives.cofferdam(&["collect", "box"]).expect_code(0);
     assert_eq!(done.stderr, "");
 }
+
+/// Whoever happens to name a branch that is there is told so.
+#[test]
+fn a_branch_that_was_there_is_named() {
+    let lives = Lives::new();
+    lives.git(&["branch", "cofferdam/one"]);
+    let head = lives.git(&["rev-parse", "--short=10", "HEAD"]);
+    let made = lives.create("one", &["--network", "none"]).stdout;
+    let said = format!("on cofferdam/one (which was there already, at {head}),");
+    assert!(made.contains(&said), "{made}");
+    let made = lives.create("two", &["--network", "none"]).stdout;
+    assert!(!made.contains("already"), "{made}");
+    for name in ["one", "two"] {
+        lives.cofferdam(&["delete", name]).expect_code(0);
+    }
+}
+
+/// A configuration that cannot be used makes no sandbox that lacks what it asks for, whoever makes it; where nobody can tell what it
+/// asks for, that it counts for nothing is said.
+#[test]
+fn a_broken_configuration_makes_nothing_weaker_in_silence() {
+    let lives = Lives::new();
+    let mut client = crate::mcp_client::Client::start(&lives);
+    let mut create = |name: &str| client.call("sandbox-create", &serde_json::json!({"name": name}));
+    for broken in [
+        "hide: - x\n",
+        "limits: {memory: [}\n",
+        "hide: [a]\nsetup: x\n  y: z\n",
+    ] {
+        lives.write(".cofferdam/config.yaml", broken);
+        for words in [&["create", "one"][..], &["run", "--", "true"]] {
+            let refused = lives.cofferdam(words).expect_code(1).stderr;
+            assert!(refused.contains("config.yaml:"), "{broken}: {refused}");
+            assert!(refused.contains("cofferdam config check"), "{refused}");
+        }
+        let (refused, is_error) = create("one");
+        assert!(is_error && refused.contains("config.yaml:"), "{refused}");
+    }
+    lives.write(".cofferdam/config.yaml", "setup: [\n");
+    let told =
+        "config.yaml:1:8: setup: it is not text; nothing of that file counts, a `setup` neither";
+    let made = lives.create("one", &["--network", "none"]);
+    assert!(made.stderr.contains(told), "{made}");
+    let (made, is_error) = create("two");
+    assert!(!is_error && made.contains(told), "{made}");
+    drop(client);
+    for name in ["one", "two"] {
+        lives.cofferdam(&["delete", "--force", name]).expect_code(0);
+    }
+}

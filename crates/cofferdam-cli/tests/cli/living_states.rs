@@ -525,3 +525,50 @@ fn doctor_says_how_one_is_kept_apart() {
     lives.cofferdam(&["delete", "box"]).expect_code(0);
     lives.expect_clean();
 }
+
+/// A set-up that failed is mended and runs again, by the command that `status` names.
+#[test]
+fn one_whose_setup_failed_is_set_up_again() {
+    let lives = Lives::new();
+    lives.configure("setup: echo trying; test -e /tmp/ready && echo done > made\n");
+    let done = lives.cofferdam(&["create", "box", "--network", "none"]);
+    let done = done.expect_code(1).stderr;
+    assert!(
+        done.contains("`cofferdam start box` sets it up again"),
+        "{done}"
+    );
+    let state = |what: &str| {
+        let status = lives.cofferdam(&["status", "box"]).expect_code(0).stdout;
+        assert!(status.contains(&format!("state:   {what}\n")), "{status}");
+        status
+    };
+    state("failed-setup: cofferdam start box");
+    // Still not.
+    let done = lives.cofferdam(&["start", "box"]).expect_code(1).stderr;
+    assert!(
+        done.contains("the setup of sandbox `box` failed again"),
+        "{done}"
+    );
+    assert!(done.contains("trying"), "{done}");
+    state("failed-setup: cofferdam start box");
+    // Nor is it done where nobody can tell what it is.
+    let good = lives.home().join(".cofferdam/config.yaml");
+    let text = std::fs::read_to_string(&good).unwrap();
+    lives.configure("setup: [\n");
+    let done = lives.cofferdam(&["start", "box"]).expect_code(1).stderr;
+    assert!(done.contains("config.yaml:1:8"), "{done}");
+    lives.configure(&text);
+    lives.exec("box", "touch /tmp/ready").expect_code(0);
+    let done = lives.cofferdam(&["start", "box"]).expect_code(0).stderr;
+    assert!(done.contains("set up box"), "{done}");
+    assert!(!state("active").contains("why:"));
+    let made = lives.exec("box", "cat made").expect_code(0);
+    assert_eq!(made.stdout, "done\n");
+    // Once.
+    lives.exec("box", "rm made /tmp/ready").expect_code(0);
+    let done = lives.cofferdam(&["start", "box"]).expect_code(0).stderr;
+    assert!(done.contains("box is running already"), "{done}");
+    lives
+        .cofferdam(&["delete", "--force", "box"])
+        .expect_code(0);
+}

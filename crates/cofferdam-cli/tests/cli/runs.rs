@@ -230,3 +230,49 @@ fn one_that_is_still_there_is_gone_on_in() {
     run(&[&["continue", "two", "--prompt", "more"], &open[..]].concat()).expect_code(0);
     assert_eq!(lives.git(&["log", "--format=%s", "main..work"]), "2\n1");
 }
+
+/// A program that is no agent has its words for a task, no conversation, and a log that is named.
+#[test]
+fn a_run_of_a_program_says_what_there_is_of_it() {
+    let environment = TestEnvironment::with_repository();
+    let run = report(&environment, &["--name", "one"], "echo some output", 0);
+    let id = run["report"]["run"].as_str().unwrap();
+    assert_eq!(listed(&environment)[0]["task"], "sh -c echo some output");
+    let shown = environment.cofferdam(&["runs", "show", "one"]);
+    let shown = shown.expect_code(0).stdout;
+    let log = shown.lines().find(|line| line.starts_with("log:")).unwrap();
+    let path = listed(&environment)[0]["log"].as_str().unwrap().to_owned();
+    let size = std::fs::metadata(&path).unwrap().len();
+    assert!(size < 1000, "{size}");
+    assert!(log.ends_with(&format!("one.log ({size} B)")), "{log}");
+    std::fs::remove_file(&path).unwrap();
+    let shown = environment.cofferdam(&["runs", "show", "one"]);
+    let shown = shown.expect_code(0).stdout;
+    assert!(shown.contains("one.log (it was removed)"), "{shown}");
+    let refused = environment.cofferdam(&["runs", "export", "one", "out"]);
+    let refused = refused.expect_code(1).stderr;
+    assert!(
+        refused.contains("nothing was kept of a conversation"),
+        "{refused}"
+    );
+    assert!(
+        refused.contains(&format!("cofferdam logs {id}")),
+        "{refused}"
+    );
+    assert!(!environment.repository().join("out").exists());
+    // Whoever asks for the sandbox itself is told where its run is.
+    for words in [["status", "one"], ["logs", "one"]] {
+        let gone = environment.cofferdam(&words).expect_code(1).stderr;
+        assert!(
+            gone.contains("sandbox `one` has ended and is gone"),
+            "{gone}"
+        );
+        assert!(gone.contains("`cofferdam runs show one`"), "{gone}");
+        assert!(gone.contains(&format!("`cofferdam logs {id}`")), "{gone}");
+        let other = environment.cofferdam(&[words[0], "other"]).expect_code(1);
+        assert!(
+            other.stderr.contains("Sandbox 'other' not found."),
+            "{other}"
+        );
+    }
+}

@@ -50,12 +50,16 @@ pub(crate) fn read(directory: &Path) -> Result<Vec<File>, FileError> {
 /// Writes all of a run's conversations into a new directory, one for each start of the agent. Returns the number of files.
 pub fn export(home: &Home, record: &RunRecord, to: &Path) -> Result<usize, RunsError> {
     let from = conversations(&home.run(record.id));
+    let paths = walk(&from)?;
+    if paths.is_empty() {
+        return Err(RunsError::NoConversation(record.id));
+    }
     fs::DirBuilder::new()
         .mode(0o700)
         .create(to)
         .context("make", to)?;
     let mut count = 0;
-    for path in walk(&from)? {
+    for path in paths {
         let content = fsx::read_bounded(&from.join(&path), LARGEST)?;
         keep(to, &[(path, content)])?;
         count += 1;

@@ -18,6 +18,8 @@ pub enum RunsError {
         name: String,
         repository: PathBuf,
     },
+    #[error("nothing was kept of a conversation in run {0}: its program had none")]
+    NoConversation(RunId),
     #[error("run {0} goes on")]
     AtWork(RunId),
 }

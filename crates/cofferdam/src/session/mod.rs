@@ -68,6 +68,7 @@ mod refusals;
 mod report;
 mod run;
 mod runlog;
+mod set_up;
 mod shared;
 mod shelf;
 mod shells;

@@ -1,5 +1,6 @@
 //! What is written down of a run: by these steps whoever runs it, wherever.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -12,6 +13,9 @@ use super::plan::Plan;
 use super::report::RunReport;
 use crate::path_json::PathText;
 use crate::runs::{Ended, Recorder, RunRecord, VERSION, first_line};
+
+/// The agent that is any program.
+const COMMAND: &str = "command";
 
 /// Before the agent starts.
 pub(super) fn begin(
@@ -38,7 +42,13 @@ pub(super) fn begin(
         arguments: (chosen.arguments.into_iter())
             .map(|argument| PathText(argument.into()))
             .collect(),
-        task: task(&options.task.prompt),
+        task: match &options.task.prompt {
+            // A program has its task in its words.
+            PromptSource::None if agent.name() == COMMAND => {
+                in_words(&options.task.agent.options().arguments)
+            }
+            prompt => task(prompt),
+        },
         continues: options.task.resume.as_ref().and_then(|resume| resume.run),
         fork: options
             .task
@@ -53,6 +63,14 @@ pub(super) fn begin(
         ended: None,
     });
     Ok(recorder?)
+}
+
+fn in_words(arguments: &[OsString]) -> String {
+    let words: Vec<_> = arguments
+        .iter()
+        .map(|word| word.to_string_lossy())
+        .collect();
+    first_line(&words.join(" "))
 }
 
 fn task(prompt: &PromptSource) -> String {

@@ -125,7 +125,7 @@ impl Syncing<'_> {
         let own = self.caller.home.config();
         let is_told = |problem: &Problem| matches!(problem, Problem::Config(error) if self.told && error.path() == own);
         for problem in problems.iter().filter(|problem| !is_told(problem)) {
-            let text = problem.to_string();
+            let text = format!("{problem}; nothing of that file counts, a `setup` neither");
             self.events.notice(Notice::NotSynced { text });
         }
         if !waiting.is_empty() {

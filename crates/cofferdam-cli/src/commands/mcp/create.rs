@@ -225,7 +225,7 @@ fn in_words(error: RunError, name: &Slug) -> Failure {
             format!("the setup of sandbox '{name}' failed: {}", error.kind),
             format!(
                 "The sandbox is kept as it is: `sandbox-exec` runs programs in it, to find out why. Tell the person you work for; they can \
-                 end it with `cofferdam delete --force {name}`."
+                 set it up again with `cofferdam start {name}`, or end it with `cofferdam delete --force {name}`."
             ),
         ),
         _ => create::explain(error, name).into(),

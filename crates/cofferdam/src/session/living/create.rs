@@ -1,12 +1,10 @@
 //! Making a sandbox that lives on: the same steps as for a run, and at the end somebody else keeps its place.
 
-use super::{Named, Session};
-use crate::fsx;
+use super::{Named, Session, set_up};
 use crate::git::land::Landing;
 use crate::git::own_files;
 use crate::git::refs::{RefError, Transaction};
-use crate::home::Home;
-use crate::registry::{Lifetime, Owned, Record, RegistryError, Setup};
+use crate::registry::{Lifetime, Owned, RegistryError, Setup};
 use crate::sandbox::{Ability, Contained, SandboxError};
 use crate::session::announce;
 use crate::session::collect::left_at;
@@ -20,22 +18,7 @@ use crate::session::prepare::{self, Making, Ready};
 use crate::session::report::Kept;
 use crate::session::variables;
 use crate::session::watched::{self, WatchError};
-use crate::text::printable;
 use crate::wall;
-
-/// Why the set-up failed, in the state directory.
-const WHY: &str = "setup-failed";
-/// Bytes of it that are shown.
-const SHOWN: u64 = 64 << 10;
-
-/// Why the set-up of a sandbox failed, with the first and last lines of what it printed; nothing where it did not.
-pub fn why_setup_failed(home: &Home, record: &Record) -> Option<String> {
-    if record.setup != Setup::Failed {
-        return None;
-    }
-    let text = fsx::read_bounded(&home.sandbox(record.id).join(WHY), SHOWN).ok()?;
-    Some(printable(&String::from_utf8_lossy(&text)))
-}
 
 impl Session {
     /// Makes a sandbox that lives until it is deleted, of a provider that mounts its files. On an error nothing of it is
@@ -102,9 +85,7 @@ impl Session {
             {
                 let left = making.leave(&mut owned, ready.take(), Setup::Failed).await;
                 if left.is_ok() {
-                    // Whoever comes later has not seen it. What cannot be written now has been told.
-                    let why = owned.directory().join(WHY);
-                    let _ = fsx::write_private(&why, error.to_string().as_bytes());
+                    set_up::failed(&owned, &error);
                     let kept = Kept {
                         id: Some(plan.record.id),
                         name: Some(plan.record.name.clone()),

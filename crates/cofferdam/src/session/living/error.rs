@@ -41,6 +41,8 @@ pub enum SessionError {
     Making { name: String },
     #[error("the setup of sandbox `{name}` failed")]
     FailedSetup { name: String },
+    #[error("the setup of sandbox `{name}` failed again: {why}")]
+    SetUp { name: String, why: String },
     #[error("the files of sandbox `{name}` are gone: there is no directory {path:?}")]
     Missing { name: String, path: PathBuf },
     /// Of one that runs: what its git calls deleted may be what somebody removed below it.

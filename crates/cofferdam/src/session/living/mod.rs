@@ -24,6 +24,7 @@ mod refused;
 mod remove;
 mod rest;
 mod revive;
+mod set_up;
 mod stop;
 mod sync;
 mod uncollected;
@@ -35,7 +36,6 @@ use std::sync::Arc;
 pub use changes::changes;
 pub use collect::{Collection, collect, look};
 pub use condition::Condition;
-pub use create::why_setup_failed;
 pub use detached::{Program, left_running, running};
 pub use error::SessionError;
 pub use exec::{ProgramId, SessionExec};
@@ -48,6 +48,7 @@ pub use ports::{Forwarded, publish};
 pub use refused::RefusedSince;
 pub use remove::{end, end_if_safe};
 pub use rest::rest;
+pub use set_up::{can_be_set_up_again, why_setup_failed};
 pub use stop::{stop, stop_within};
 pub(super) use uncollected::has_uncollected;
 
@@ -285,6 +286,10 @@ impl Session {
 
     pub fn id(&self) -> SandboxId {
         self.named.id()
+    }
+
+    pub fn named(&self) -> &Named {
+        &self.named
     }
 
     /// As it was when the session began: collecting writes a newer one.

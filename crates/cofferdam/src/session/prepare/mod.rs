@@ -27,12 +27,12 @@ use super::login::Login;
 use super::mounts::{GitPlace, Workspace};
 use super::options::{Caller, SessionOptions};
 use super::plan::{Plan, PlanError};
+use super::set_up::set_up;
 use super::sync::{SyncMode, Syncing};
 use super::{
     appearing, elsewhere, hide, hooks, layers, protect, shared, shelf, shells, submodules, watched,
 };
 use crate::agent::AgentProvider;
-use crate::config::Source;
 use crate::fsx::{self, Context};
 use crate::git::appearing::Watch;
 use crate::git::index::{self, Owner};
@@ -167,25 +167,8 @@ impl Making<'_> {
         let Some(setup) = &self.plan.setup else {
             return Ok(());
         };
-        let inside = hooks::InSandbox {
-            point: HookPoint::Setup,
-            sandbox,
-            directory: None,
-            environment: match setup.command.source {
-                Source::Global => self.environment,
-                Source::Repository => &setup.plain,
-            },
-            events: self.events,
-        };
         let cancel = &self.caller.cancel;
-        let command = &setup.command.value;
-        let done = inside
-            .configured(command, command, hooks::LIMIT, cancel)
-            .await;
-        done.or_else(|error| match error {
-            error if setup.is_default && error.no_shell => Ok(()),
-            error => Err(error),
-        })
+        set_up(setup, sandbox, self.environment, self.events, cancel).await
     }
 
     /// Everything from the vault to a running sandbox. Returns what is to be watched while an agent works. `tell`: what is
