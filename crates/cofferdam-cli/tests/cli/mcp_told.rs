@@ -187,8 +187,40 @@ fn what_the_network_refused_is_told() {
         "{note}"
     );
     assert!(!client.run("true").contains("[note"));
-    drop(client);
-    lives.cofferdam(&["delete", "one"]).expect_code(0);
+    // The same of a program that nobody waits for, and of none beside it.
+    let mut begin = |command: &str| {
+        let begin = json!({"sandbox": "one", "command": command, "background": true});
+        let told = client.tool("sandbox-exec", &begin);
+        let id = told.split("background as ").nth(1).unwrap();
+        id.split(':').next().unwrap().to_owned()
+    };
+    let quiet = begin("true");
+    let until = Instant::now() + Duration::from_secs(30);
+    let mut told = |id: &str, wanted: &str| loop {
+        let told = client.tool("sandbox-output", &json!({"sandbox": "one", "id": id}));
+        if told.contains(wanted) {
+            return told;
+        }
+        assert!(Instant::now() < until, "{told}");
+    };
+    assert!(!told(&quiet, "[exit code 0]").contains("[note"));
+    // What is refused is written down a moment later, so that counts for one that has just ended.
+    std::thread::sleep(Duration::from_millis(1500));
+    let begin = json!({"sandbox": "one", "command": format!("{}; sleep 1000", ask.replace("nobody", "somebody")), "background": true});
+    let mut other = Client::start(&lives);
+    let loud = other.tool("sandbox-exec", &begin);
+    let loud = loud.split("background as ").nth(1).unwrap();
+    let loud = loud.split(':').next().unwrap();
+    let heard = told(loud, "[note: the network refused");
+    assert!(
+        heard.contains("`cofferdam allow somebody.example.com`"),
+        "{heard}"
+    );
+    assert!(!told(&quiet, "[exit code 0]").contains("[note"));
+    drop((client, other));
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
 }
 
 /// An id that was forgotten is in the list.

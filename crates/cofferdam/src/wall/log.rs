@@ -162,13 +162,19 @@ pub fn destination(entry: &Entry) -> Option<String> {
 
 /// What a line says that was refused, once.
 pub(crate) fn refused(line: &[u8]) -> Option<Refused> {
+    refused_at(line).map(|(_, refused)| refused)
+}
+
+/// The same, and when.
+pub(crate) fn refused_at(line: &[u8]) -> Option<(Timestamp, Refused)> {
     let entry = parse(line).filter(|entry| entry.verdict == Some(Verdict::Refused))?;
-    Some(Refused {
+    let refused = Refused {
         what: destination(&entry)?,
         reason: entry.reason.unwrap_or_default(),
         opens: entry.opens,
         count: 1,
-    })
+    };
+    Some((entry.at, refused))
 }
 
 /// A line that makes sense.

@@ -8,18 +8,15 @@ use std::time::{Duration, Instant};
 use cofferdam::sandbox::Exit;
 use cofferdam::session::living::{Condition, Program};
 use cofferdam::session::{Session, SessionExec};
-use cofferdam::text::printable_line;
-use cofferdam::wall::Refused;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::changed::{self, Changed};
 use super::failure::Failure;
 use super::output::{self, Part};
+use super::refused;
 use super::server::{Asked, Server};
 use super::tool::{Call, Effect};
-use crate::ui::opening;
-use crate::ui::table::fit;
 
 /// Seconds.
 const USUAL: u64 = 120;
@@ -33,8 +30,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// What a program that was killed may take to be gone.
 const GONE: Duration = Duration::from_secs(10);
 const KILL: i32 = 9;
-/// Characters of a destination, and of why it was refused.
-const WHERE: usize = 200;
 
 /// Run a program in a sandbox
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -124,21 +119,9 @@ impl Call for Exec {
         let printed = output::both_ends(&began.output, FIRST, LAST)?;
         let mut changed = changed::record(&session, Self::NAME).await;
         let refused = refused.until_now();
-        changed.notes.extend(refused.iter().map(network));
+        changed.notes.extend(refused.iter().map(refused::note));
         Ok(Ran::ended(began, exit, timed_out, printed, changed))
     }
-}
-
-/// What the network refused meanwhile, as a note.
-fn network(refused: &Refused) -> String {
-    let Refused { what, reason, .. } = refused;
-    let what = fit(&printable_line(what), WHERE);
-    let reason = fit(&printable_line(reason), WHERE);
-    let offer = refused.opens.as_deref().and_then(opening::offer);
-    let who = offer.map_or_else(String::new, |command| {
-        format!("; the person you work for opens it with `{command}`")
-    });
-    format!("the network refused {what}: {reason}{who}")
 }
 
 /// Until it ends, by itself or not.

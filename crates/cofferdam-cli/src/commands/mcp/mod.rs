@@ -20,6 +20,7 @@ mod output;
 mod page;
 mod ports;
 mod read;
+mod refused;
 mod seats;
 mod server;
 mod serves;

@@ -6,11 +6,13 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use cofferdam::sandbox::Exit;
-use cofferdam::session::living::{Program, ProgramId, left_running};
+use cofferdam::session::Caller;
+use cofferdam::session::living::{Named, Program, ProgramId, left_running, refused_during};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
+use super::refused;
 use super::server::{Asked, Server};
 use super::tool::{Call, Effect};
 
@@ -43,6 +45,8 @@ pub(super) struct Told {
     /// From where on to ask for what follows
     next: u64,
     output: String,
+    /// What is to be known beside it, such as what the network refused while it ran
+    notes: Vec<String>,
 }
 
 impl Call for Output {
@@ -54,7 +58,8 @@ impl Call for Output {
     type Told = Told;
 
     async fn call(self, server: Server, asked: Asked) -> Result<Told, Failure> {
-        let program = find(&server, &self.sandbox, &self.id, &asked).await?;
+        let (caller, named) = server.own(&self.sandbox, &asked).await?;
+        let program = one_of(&caller, &named, &self.sandbox, &self.id)?;
         let exit = exit(&program)?;
         let mut file = open(&program.output)?;
         let size = size(&file)?;
@@ -74,6 +79,10 @@ impl Call for Output {
             offset,
             next: offset + bytes.len() as u64,
             output: String::from_utf8_lossy(&bytes).into_owned(),
+            notes: refused_during(&caller, &named, &program)
+                .iter()
+                .map(refused::note)
+                .collect(),
         })
     }
 }
@@ -85,6 +94,11 @@ pub(super) async fn find(
     id: &str,
     asked: &Asked,
 ) -> Result<Program, Failure> {
+    let (caller, named) = server.own(sandbox, asked).await?;
+    one_of(&caller, &named, sandbox, id)
+}
+
+fn one_of(caller: &Caller, named: &Named, sandbox: &str, id: &str) -> Result<Program, Failure> {
     let unknown = || {
         Failure::new(
             format!("the sandbox '{sandbox}' knows no program {id}"),
@@ -92,8 +106,7 @@ pub(super) async fn find(
         )
     };
     let wanted: ProgramId = id.parse().map_err(|()| unknown())?;
-    let (caller, named) = server.own(sandbox, asked).await?;
-    let all = left_running(&caller, &named)?;
+    let all = left_running(caller, named)?;
     all.into_iter()
         .find(|program| program.id == wanted)
         .ok_or_else(unknown)
@@ -181,6 +194,9 @@ impl fmt::Display for Told {
         }
         let (offset, next, size) = (self.offset, self.next, self.size);
         writeln!(f, "[bytes {offset} to {next} of {size}]")?;
+        for note in &self.notes {
+            writeln!(f, "[note: {note}]")?;
+        }
         match (self.running, self.exit_code, self.signal) {
             (true, ..) => writeln!(f, "[it still runs]"),
             (_, Some(code), _) => writeln!(f, "[exit code {code}]"),

@@ -45,7 +45,7 @@ pub(super) use life::ask_with_memory;
 pub use life::{condition, make_from, start, uncollected, unpushed};
 pub use patch::PatchError;
 pub use ports::{Forwarded, publish};
-pub use refused::RefusedSince;
+pub use refused::{RefusedSince, refused_during};
 pub use remove::{end, end_if_safe};
 pub use rest::rest;
 pub use set_up::{can_be_set_up_again, why_setup_failed};
