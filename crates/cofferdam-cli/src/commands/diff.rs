@@ -1,5 +1,6 @@
 //! `cofferdam diff`.
 
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -20,6 +21,10 @@ pub(crate) struct Arguments {
     /// The sandbox, as `cofferdam list` names it, or the path of a checkout for its dev sandbox, such as `.`
     #[arg(value_name = "SANDBOX|PATH")]
     name: String,
+
+    /// Only these files, and what is in these directories
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
 
     /// What lies in its files and is in no commit, instead of its commits
     #[arg(long)]
@@ -42,6 +47,11 @@ pub(crate) async fn run(
     let (name, there) = dev::by_path(arguments.name, environment, interrupt).await?;
     let environment = there.as_ref().unwrap_or(environment);
     arguments.name = name;
+    let paths = arguments
+        .paths
+        .iter()
+        .map(|path| below_top(path, environment));
+    let paths = paths.collect::<Result<Vec<PathBuf>, CliError>>()?;
     let mut refreshed = None;
     let rest = if arguments.uncommitted {
         match living::rest(&arguments.name, environment, interrupt).await? {
@@ -70,9 +80,9 @@ pub(crate) async fn run(
     };
     let target = target(arguments.name, environment, interrupt);
     let text = if let Some(rest) = &rest {
-        manage::diff_rest(&target, rest, style).await?
+        manage::diff_rest(&target, rest, &paths, style).await?
     } else {
-        let shown = manage::diff(&target, style).await?;
+        let shown = manage::diff_of(&target, &paths, style).await?;
         living::not_in_it(&target.name, &shown, refreshed.as_ref());
         living::tell_uncommitted(&target.name, environment, interrupt).await;
         shown.what
@@ -83,4 +93,24 @@ pub(crate) async fn run(
         output::data(&text)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// From the top of the repository, as it is named from here. It may be in the sandbox alone.
+fn below_top(path: &Path, environment: &Environment) -> Result<PathBuf, CliError> {
+    let mut plain = PathBuf::new();
+    for part in environment.directory.join(path).components() {
+        match part {
+            Component::ParentDir => _ = plain.pop(),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    match plain.strip_prefix(environment.top()) {
+        Ok(below) if below.as_os_str().is_empty() => Ok(PathBuf::from(".")),
+        Ok(below) => Ok(below.to_owned()),
+        Err(_) => Err(CliError::Misused {
+            message: format!("{} is not in this repository", path.display()),
+            hint: "name files of the repository, from where you are".to_owned(),
+        }),
+    }
 }

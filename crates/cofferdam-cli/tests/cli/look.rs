@@ -159,3 +159,50 @@ fn unknown_names() {
         );
     }
 }
+
+/// What is binary is said to differ, and nothing of it is shown; a zero byte in a script hides nothing. Paths leave out the rest.
+#[test]
+fn binary_files_are_said_to_differ() {
+    let script = r"
+        mkdir sub; head -c 3000 /dev/urandom > image.png; printf '\211PNG\r\n\032\n\000\000\000\rIHDR' > sub/small
+        printf '#!/bin/sh\n\000touch hidden-work\n' > script; echo text > sub/text; git add -A; git commit -qm all";
+    let environment = with_commits_of(script);
+    let all = environment
+        .cofferdam(&["diff", "one"])
+        .expect_code(0)
+        .stdout;
+    for path in ["image.png", "sub/small"] {
+        let said = format!("Binary files a/{path} and b/{path} differ\n");
+        assert!(all.contains(&said), "{all}");
+    }
+    assert!(!all.contains("IHDR") && all.len() < 1000, "{all}");
+    assert!(
+        all.contains("hidden-work") && all.contains("+text"),
+        "{all}"
+    );
+    let of = |paths: &[&str]| {
+        let words = [&["diff", "one"], paths].concat();
+        environment.cofferdam(&words).expect_code(0).stdout
+    };
+    let sub = of(&["sub"]);
+    assert!(
+        sub.contains("+text") && sub.contains("sub/small differ"),
+        "{sub}"
+    );
+    assert!(!sub.contains("script") && !sub.contains("image"), "{sub}");
+    let one = of(&["./sub/../script", "--stat"]);
+    assert!(one.contains("script") && !one.contains("sub"), "{one}");
+    assert_eq!(of(&["none-such"]), "");
+    environment
+        .cofferdam(&["diff", "one", "/etc"])
+        .expect_code(2);
+}
+
+fn with_commits_of(script: &str) -> TestEnvironment {
+    let environment = TestEnvironment::with_repository();
+    let words = [
+        "run", "--branch", "feature", "--name", "one", "--", "sh", "-c", script,
+    ];
+    environment.cofferdam(&words).expect_code(0);
+    environment
+}

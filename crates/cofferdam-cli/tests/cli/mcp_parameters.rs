@@ -70,6 +70,7 @@ const CASES: &[Case] = &[
     ("sandbox-grep", &["offset"], grep_offset),
     ("sandbox-list", &["offset"], list_offset),
     ("sandbox-diff", &["sandbox", "stat"], diff_stat),
+    ("sandbox-diff", &["path"], diff_path),
     ("sandbox-diff", &["offset"], diff_offset),
     ("sandbox-ports", &["sandbox"], ports),
 ];
@@ -795,6 +796,25 @@ fn grep_all(scene: &mut Scene) {
         }
         assert_eq!(lines(&scene.told("sandbox-grep", &arguments)), fit);
     }
+}
+
+fn diff_path(scene: &mut Scene) {
+    scene.prints(
+        "two",
+        "mkdir -p of; echo x > of/text; head -c 3000 /dev/urandom > of/binary; echo x > beside",
+    );
+    for path in ["of", "of/.", "/workspace/repository/of"] {
+        let told = scene.told("sandbox-diff", &json!({"sandbox": "two", "path": path}));
+        let diff = told["diff"].as_str().unwrap();
+        assert!(diff.contains("a/of/text"), "{diff}");
+        assert!(
+            diff.contains("Binary files a/of/binary and b/of/binary differ\n"),
+            "{diff}"
+        );
+        assert!(!diff.contains("beside"), "{diff}");
+    }
+    let refused = scene.refused("sandbox-diff", &json!({"sandbox": "two", "path": "/etc"}));
+    assert!(refused.contains("it is not in the repository"), "{refused}");
 }
 
 fn diff_stat(scene: &mut Scene) {

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
+use super::binary::but_for;
 use super::{CommitLine, GitError, Oid, Repository};
 use crate::names::BranchName;
 use crate::process::{Input, Sink};
-use crate::text::printable;
+use crate::text::{printable, printable_path};
 
 /// How much of a difference is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -289,6 +290,22 @@ impl Repository {
         style: DiffStyle,
         cancel: &CancellationToken,
     ) -> Result<String, GitError> {
+        self.diff_of(base, tip, &[], style, cancel).await
+    }
+
+    /// The same of these files alone, and of what is in these directories; of none named, of all.
+    pub async fn diff_of(
+        &self,
+        base: &Oid,
+        tip: &Oid,
+        paths: &[PathBuf],
+        style: DiffStyle,
+        cancel: &CancellationToken,
+    ) -> Result<String, GitError> {
+        let binaries = match style {
+            DiffStyle::Patch => self.binaries(base, tip, paths, cancel).await?,
+            DiffStyle::Stat | DiffStyle::NameStatus => Vec::new(),
+        };
         let flag = match style {
             DiffStyle::Patch => "--patch",
             DiffStyle::Stat => "--stat",
@@ -299,7 +316,8 @@ impl Repository {
             .command()
             // What is shown is a sandbox's, and so may be the `.gitattributes` that say what not to show. Git
             // looks for them in the work tree and in the index: here is no such file, and there is no such
-            // index. A zero byte in a file hides as much as an attribute, so everything counts as text.
+            // index. A zero byte in a file hides as much as an attribute, so everything counts as text
+            // but what is binary from its first bytes on.
             .work_tree(&objects)
             .env("GIT_INDEX_FILE", objects.join("no-index"))
             .args([
@@ -312,10 +330,19 @@ impl Repository {
                 "-M",
                 flag,
             ])
-            .args(["--end-of-options", base.as_str(), tip.as_str()])
+            .without_env("GIT_LITERAL_PATHSPECS")
+            .args(["--end-of-options", base.as_str(), tip.as_str(), "--"])
+            .args(but_for(paths, &binaries))
             .run(cancel)
             .await?;
-        Ok(printable(&String::from_utf8_lossy(&done.stdout)))
+        let mut text = printable(&String::from_utf8_lossy(&done.stdout));
+        for path in &binaries {
+            let path = printable_path(path);
+            text.push_str(&format!(
+                "diff --git a/{path} b/{path}\nBinary files a/{path} and b/{path} differ\n"
+            ));
+        }
+        Ok(text)
     }
 }
 

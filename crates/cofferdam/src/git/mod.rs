@@ -9,6 +9,7 @@ pub mod appearing;
 pub mod bare;
 pub mod before;
 pub mod below;
+mod binary;
 pub mod command;
 mod commit_line;
 pub mod copied;

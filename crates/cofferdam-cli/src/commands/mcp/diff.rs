@@ -1,15 +1,17 @@
 //! `sandbox-diff`.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use cofferdam::git::DiffStyle;
-use cofferdam::session::manage;
+use cofferdam::session::{Session, manage};
 use cofferdam::text::printable_line;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::changed;
 use super::failure::Failure;
+use super::inside;
 use super::server::{Asked, Server};
 use super::tool::{Call, Effect};
 use crate::commands::here::target;
@@ -23,6 +25,8 @@ const MOST: usize = 50_000;
 pub(super) struct Diff {
     /// The sandbox's name
     sandbox: String,
+    /// Only this file, or what is in this directory: absolute, or below the top of the repository
+    path: Option<String>,
     /// Whether to tell only which files, and how many lines of each
     #[serde(default)]
     stat: bool,
@@ -61,7 +65,11 @@ impl Call for Diff {
         };
         let id = session.id().to_string();
         let target = target(id, server.environment(), server.interrupt());
-        let shown = manage::diff(&target, style).await;
+        let path = match &self.path {
+            Some(path) => Some(below_top(&session, path)?),
+            None => None,
+        };
+        let shown = manage::diff_of(&target, path.as_slice(), style).await;
         let shown = shown.map_err(CliError::from)?;
         if let Some(why) = &shown.refused {
             let why = printable_line(why);
@@ -79,6 +87,20 @@ impl Call for Diff {
             next: (to < size).then_some(to),
             notes,
         })
+    }
+}
+
+fn below_top(session: &Session, path: &str) -> Result<PathBuf, Failure> {
+    let place = inside::absolute(session, path)?;
+    match place.strip_prefix(session.workdir()?) {
+        Ok(below) if below.as_os_str().is_empty() => Ok(PathBuf::from(".")),
+        Ok(below) => Ok(below.to_owned()),
+        Err(_) => Err(inside::cannot(
+            session,
+            "compare",
+            &place,
+            "it is not in the repository",
+        )),
     }
 }
 

@@ -37,7 +37,7 @@ pub use merged::{Stays, stays};
 pub use rest::rest;
 pub(super) use risk::at_risk;
 pub use sandbox_ref::SandboxRef;
-pub use show::{Shown, diff, diff_rest, log, still_kept};
+pub use show::{Shown, diff, diff_of, diff_rest, log, still_kept};
 pub(in crate::session) use taken_out::nothing_is_taken_out;
 pub(super) use tips::made_branch;
 pub use worktree::worktree;

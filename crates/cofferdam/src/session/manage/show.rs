@@ -1,5 +1,7 @@
 //! A sandbox's work as people look at it. Only host-owned objects that passed the gate are read.
 
+use std::path::PathBuf;
+
 use super::sandbox_ref::Work;
 use super::{ManageError, SandboxRef};
 use crate::git::CommitLine;
@@ -28,13 +30,25 @@ pub struct Shown<T> {
 /// The difference between the sandbox's base and its branch, control bytes escaped. Commits that are kept
 /// beside a branch that moved follow as a difference of their own.
 pub async fn diff(target: &SandboxRef, style: DiffStyle) -> Result<Shown<String>, ManageError> {
+    diff_of(target, &[], style).await
+}
+
+/// The same of these files alone, and of what is in these directories, from the top of the repository; of none named, of all.
+pub async fn diff_of(
+    target: &SandboxRef,
+    paths: &[PathBuf],
+    style: DiffStyle,
+) -> Result<Shown<String>, ManageError> {
     let (repo, entry) = target.find().await?;
     let mut text = String::new();
     let Work { tips, base, beside } = at_home(target, &repo, &entry).await?;
     for tip in tips {
-        text += &repo.diff(&base, &tip.id, style, &target.cancel).await?;
+        text += &repo
+            .diff_of(&base, &tip.id, paths, style, &target.cancel)
+            .await?;
     }
-    let unpushed = target.refuse_unpushed(&repo, &entry.record, text.is_empty());
+    let nothing = paths.is_empty() && text.is_empty();
+    let unpushed = target.refuse_unpushed(&repo, &entry.record, nothing);
     Ok(Shown {
         unpushed: unpushed.await?,
         what: text,
@@ -50,6 +64,7 @@ pub async fn diff(target: &SandboxRef, style: DiffStyle) -> Result<Shown<String>
 pub async fn diff_rest(
     target: &SandboxRef,
     rest: &Oid,
+    paths: &[PathBuf],
     style: DiffStyle,
 ) -> Result<String, ManageError> {
     let (repo, entry) = target.find().await?;
@@ -62,7 +77,7 @@ pub async fn diff_rest(
         Some(parent) if repo.is_at_home(&parent, &own, cancel).await? => parent,
         _ => record.base,
     };
-    Ok(repo.diff(&from, rest, style, cancel).await?)
+    Ok(repo.diff_of(&from, rest, paths, style, cancel).await?)
 }
 
 /// The commits of the sandbox's branch since its base, and those kept beside it, newest last.
