@@ -19,12 +19,12 @@ const WAITING: usize = 64;
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A sandbox as calls name it: its repository, and its name there.
-pub(super) type Place = (PathBuf, String);
+pub(super) type Whose = (PathBuf, String);
 
 /// Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Turns {
-    doors: Arc<Mutex<HashMap<Place, Weak<Door>>>>,
+    doors: Arc<Mutex<HashMap<Whose, Weak<Door>>>>,
     /// Calls that compare what is in files, in any sandbox: they need a processor each.
     searching: Arc<Semaphore>,
 }
@@ -56,7 +56,7 @@ impl Turns {
     }
 
     /// At the door of a sandbox; nothing is taken yet.
-    pub(super) fn at(&self, place: &Place) -> Turn {
+    pub(super) fn at(&self, place: &Whose) -> Turn {
         let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
         let door = doors.get(place).and_then(Weak::upgrade);
         let door = door.unwrap_or_else(|| {
@@ -155,7 +155,7 @@ pub(super) fn cancelled() -> Failure {
 mod tests {
     use super::*;
 
-    fn place(name: &str) -> Place {
+    fn place(name: &str) -> Whose {
         ("/repository".into(), name.to_owned())
     }
 
@@ -176,7 +176,9 @@ mod tests {
         };
         let gives_up = CancellationToken::new();
         let line: Vec<_> = (0..WAITING).map(|_| wait(&gives_up)).collect();
-        tokio::task::yield_now().await;
+        while working[0].door.waiting.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
         let refused = turns.at(&place("one")).work(&never).await.unwrap_err();
         assert!(format!("{refused:?}").contains("busy"), "{refused:?}");
         // Those that want nothing any more are gone at once.
@@ -186,7 +188,9 @@ mod tests {
             assert!(format!("{refused:?}").contains("cancelled"), "{refused:?}");
         }
         let last = wait(&never);
-        tokio::task::yield_now().await;
+        while working[0].door.waiting.available_permits() == WAITING {
+            tokio::task::yield_now().await;
+        }
         assert!(!last.is_finished());
         // Who waits for a program makes room, and has its own again.
         working[0].stand_aside();

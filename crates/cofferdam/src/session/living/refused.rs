@@ -35,9 +35,9 @@ impl RefusedSince {
         if let Some(reader) = &mut self.0 {
             // Where it cannot be read on, what was read is told.
             let _ = reader.read(|line| {
-                log::refused(line)
-                    .into_iter()
-                    .for_each(|one| add(one, &mut all))
+                if let Some(one) = log::refused(line) {
+                    add(one, &mut all);
+                }
             });
         }
         all
@@ -67,9 +67,9 @@ pub fn refused_during(caller: &Caller, named: &Named, program: &Program) -> Vec<
             let found = log::refused_at(line);
             let meanwhile =
                 found.filter(|(at, _)| *at >= began && ended.is_none_or(|end| *at <= end));
-            meanwhile
-                .into_iter()
-                .for_each(|(_, one)| add(one, &mut all));
+            if let Some((_, one)) = meanwhile {
+                add(one, &mut all);
+            }
         });
     }
     all
