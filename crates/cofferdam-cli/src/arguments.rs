@@ -34,6 +34,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<run::Arguments>),
+    Interactive(Box<run::interactive::Arguments>),
     Continue(Box<run::go_on::Arguments>),
     Create(Box<create::Arguments>),
     Exec(exec::Arguments),

@@ -33,7 +33,7 @@ pub mod text;
 pub mod volumes;
 pub mod wall;
 
-pub use session::{RunError, RunOptions, RunReport, run};
+pub use session::{RunError, RunOptions, RunReport, interactive, run};
 
 /// The README's example must compile.
 #[cfg(doctest)]

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// What `lib.rs` gives on to users of the crate, all of it from `session`.
-const GIVEN_ON: [&str; 4] = ["RunError", "RunOptions", "RunReport", "run"];
+const GIVEN_ON: [&str; 5] = ["RunError", "RunOptions", "RunReport", "interactive", "run"];
 
 /// From the ground up: a folder, and the folders that its files may use beside their own. Files that are in none
 /// are the ground that all stand on.

@@ -3,7 +3,7 @@
 mod paused;
 mod signals;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
@@ -13,12 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use cofferdam::registry::Record;
 use cofferdam::sandbox::{
-    BoxRead, BoxWrite, Execution, Exit, ProgramFault, SandboxError, Terminal,
+    BoxRead, BoxWrite, Execution, Exit, ProgramFault, SandboxError, Terminal, TerminalSize,
 };
 use cofferdam::session::living::{self as lives, Condition};
-use cofferdam::session::{Caller, Session, SessionError, SessionExec};
+use cofferdam::session::{Attendant, Caller, Session, SessionError, SessionExec};
 use rustix::process::Signal as Number;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::signal::unix::{SignalKind, signal};
@@ -79,7 +80,7 @@ pub(super) async fn run(mut attached: Attached<'_>) -> Result<ExitCode, CliError
     let ends = async {
         if on_terminal {
             let says_number = says_number(&attached.exec.arguments);
-            on_a_terminal(&session, execution, signals, says_number).await
+            on_a_terminal(Some(&session), execution, signals, says_number).await
         } else {
             on_streams(execution, attached.exec.stdin, signals).await
         }
@@ -133,6 +134,59 @@ async fn leave(session: &Session, caller: &Caller, environment: &Environment) {
     }
 }
 
+/// The user, at an agent's own terminal interface.
+#[derive(Debug)]
+pub(super) struct Person {
+    environment: BTreeMap<OsString, OsString>,
+}
+
+impl Person {
+    pub(super) fn new(environment: &Environment) -> Self {
+        Self {
+            environment: terminal_variables(environment),
+        }
+    }
+}
+
+#[async_trait]
+impl Attendant for Person {
+    fn size(&self) -> TerminalSize {
+        tty::size()
+    }
+
+    fn environment(&self) -> BTreeMap<OsString, OsString> {
+        self.environment.clone()
+    }
+
+    async fn attend(&self, execution: Box<dyn Execution>) -> Result<Exit, SandboxError> {
+        let lost = |error: io::Error| {
+            SandboxError::Gone(format!(
+                "the terminal on standard input cannot be used: {error}"
+            ))
+        };
+        let signals = Signals::listen(true).map_err(lost)?;
+        match on_a_terminal(None, execution, signals, false).await {
+            Ok(exit) => Ok(exit),
+            Err(Ended::Left(code)) => Ok(Exit::Code(i32::from(code))),
+            Err(Ended::Terminal(error)) => Err(lost(error)),
+            Err(Ended::Sandbox(error)) => Err(error),
+        }
+    }
+}
+
+/// What says to a program which terminal it has.
+pub(super) fn terminal_variables(environment: &Environment) -> BTreeMap<OsString, OsString> {
+    let usual = OsString::from("xterm");
+    let term = environment
+        .variable("TERM")
+        .map_or(usual, ToOwned::to_owned);
+    let mut variables = BTreeMap::from([("TERM".into(), term)]);
+    if let Some(value) = environment.variable("COLORTERM") {
+        variables.insert("COLORTERM".into(), value.to_owned());
+    }
+    variables
+}
+
 /// Opens the sandbox and starts the program.
 pub(super) async fn start(
     attached: &Attached<'_>,
@@ -169,7 +223,8 @@ pub(super) fn not_started(
     }
 }
 
-fn code(exit: Exit) -> u8 {
+/// As a shell says how a program ended.
+pub(super) fn code(exit: Exit) -> u8 {
     match exit {
         Exit::Code(code) => u8::try_from(code & 0xff).unwrap_or(1),
         Exit::Signal(signal) => u8::try_from(128 + signal).unwrap_or(255),
@@ -378,7 +433,7 @@ async fn drained(
 
 /// With the user's terminal.
 async fn on_a_terminal(
-    session: &Session,
+    session: Option<&Session>,
     mut execution: Box<dyn Execution>,
     mut signals: Signals,
     says_number: bool,
@@ -473,7 +528,10 @@ fn says_number(arguments: &[OsString]) -> bool {
 }
 
 /// A shell that is told to end because its sandbox does: its user is told of that.
-async fn with_its_sandbox(session: &Session, exit: Exit) -> Result<Exit, Ended> {
+async fn with_its_sandbox(session: Option<&Session>, exit: Exit) -> Result<Exit, Ended> {
+    let Some(session) = session else {
+        return Ok(exit);
+    };
     let told =
         [Number::HUP, Number::TERM, Number::KILL].map(|signal| Exit::Signal(signal.as_raw()));
     if !told.contains(&exit) && exit != NUMBER {

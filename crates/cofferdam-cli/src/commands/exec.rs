@@ -151,15 +151,8 @@ pub(super) fn give_terminal(
     }
     exec.stdin = false;
     exec.terminal = Some(tty::size());
-    let usual = OsString::from("xterm");
-    let term = environment
-        .variable("TERM")
-        .map_or(usual, ToOwned::to_owned);
-    exec.environment.insert("TERM".into(), term);
-    if let Some(value) = environment.variable("COLORTERM") {
-        exec.environment
-            .insert("COLORTERM".into(), value.to_owned());
-    }
+    exec.environment
+        .extend(attach::terminal_variables(environment));
     Ok(())
 }
 

@@ -77,6 +77,9 @@ pub(crate) async fn dispatch(
 ) -> Result<ExitCode, CliError> {
     match command {
         Command::Run(arguments) => run::run(*arguments, environment).await,
+        Command::Interactive(arguments) => {
+            Box::pin(run::interactive::run(*arguments, environment)).await
+        }
         Command::Continue(arguments) => Box::pin(run::go_on::run(*arguments, environment)).await,
         Command::Demo(arguments) => demo::run(&arguments, environment).await,
         // The user's signals are the program's.
@@ -170,6 +173,7 @@ pub(crate) async fn dispatch(
                     doctor::run(&arguments, environment, &interrupt).await
                 }
                 Command::Run(_)
+                | Command::Interactive(_)
                 | Command::Continue(_)
                 | Command::Demo(_)
                 | Command::Exec(_)

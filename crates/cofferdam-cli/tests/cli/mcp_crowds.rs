@@ -7,7 +7,8 @@ use serde_json::json;
 use crate::lives::Lives;
 use crate::mcp_client::Client;
 
-const LONG: Duration = Duration::from_secs(40);
+/// What has not come by then does not come, on a machine that has much else to do as well.
+const LONG: Duration = Duration::from_secs(180);
 
 /// However many come at once, each has its turn, and none is told that the sandbox has gone.
 #[test]
@@ -79,9 +80,9 @@ fn worked(process: u32) -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// Until it compares what is in files.
-fn is_at_it(process: u32) {
-    let (before, began) = (worked(process), Instant::now());
+/// Until it compares what is in files. `before`: how long it had worked then.
+fn is_at_it(process: u32, before: u64) {
+    let began = Instant::now();
     while worked(process) < before + 50 {
         assert!(began.elapsed() < LONG);
         std::thread::sleep(Duration::from_millis(20));
@@ -96,8 +97,9 @@ fn a_search_that_nobody_waits_for_ends() {
     client.tool("sandbox-create", &json!({"name": "one"}));
     client.run(LINES);
     let server = client.server();
+    let before = worked(server);
     client.begin("slow", "sandbox-grep", &slow());
-    is_at_it(server);
+    is_at_it(server, before);
     client.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "slow"}}));
     let cancelled = Instant::now();
     loop {
@@ -109,8 +111,9 @@ fn a_search_that_nobody_waits_for_ends() {
         assert!(cancelled.elapsed() < LONG, "it goes on");
     }
     client.tool("sandbox-ls", &json!({"sandbox": "one"}));
+    let before = worked(server);
     client.begin("slow", "sandbox-grep", &slow());
-    is_at_it(server);
+    is_at_it(server, before);
     let gone = Instant::now();
     drop(client);
     assert!(gone.elapsed() < LONG, "{:?}", gone.elapsed());
@@ -127,10 +130,11 @@ fn no_more_searches_work_at_once_than_there_are_processors() {
     client.tool("sandbox-create", &json!({"name": "one"}));
     client.run(LINES);
     let server = client.server();
+    let before = worked(server);
     for number in 0..7 {
         client.begin(&format!("slow-{number}"), "sandbox-grep", &slow());
     }
-    is_at_it(server);
+    is_at_it(server, before);
     let running = || {
         let tasks = std::fs::read_dir(format!("/proc/{server}/task")).unwrap();
         let states = tasks.filter_map(|task| {

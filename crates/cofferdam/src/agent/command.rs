@@ -93,6 +93,14 @@ impl AgentProvider for Command {
         })
     }
 
+    fn interactive(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
+        let command = self.command(request)?;
+        Ok(AgentCommand {
+            stdin: None,
+            ..command
+        })
+    }
+
     fn parser(&self, request: &AgentRequest, signals: &[String]) -> Box<dyn StreamParser> {
         Box::new(Parser {
             echo: Echo::new(&request.prompt, signals),

@@ -99,6 +99,40 @@ impl Conversing<'_> {
         }
     }
 
+    /// The conversation that was written to last, at this second or later; `None` where its program keeps none, or none that says which
+    /// one it is.
+    pub(super) async fn newest(self, since: i64) -> Option<String> {
+        let Some(SessionFiles::Layout(layout)) = self.agent.sessions() else {
+            return None;
+        };
+        let root = layout.root(Path::new(AGENT_HOME), self.environment);
+        let within = (layout.within)(&self.directory());
+        let (mut newest, mut seen) = (None, 0);
+        let at = root.join(&within);
+        let place = Peek::at(&at).down(DEEP);
+        let mut hear = |sight| {
+            seen += 1;
+            if let Sight::Thing(thing) = sight
+                && thing.kind == Kind::File
+                && thing.changed >= newest.as_ref().map_or(since, |(changed, _)| *changed)
+                && let Ok(below) = std::str::from_utf8(&thing.path)
+            {
+                let path = format!("{within}/{below}");
+                let id = ids(&path).find(|id| (layout.belongs)(&path, id));
+                if let Some(id) = id {
+                    newest = Some((thing.changed, id.to_owned()));
+                }
+            }
+            if seen > MOST * 10 {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        };
+        let looked = browse(self.sandbox, &place, &mut hear);
+        let _ = tokio::time::timeout(LIMIT, looked).await;
+        newest.map(|(_, id)| id)
+    }
+
     fn directory(&self) -> String {
         self.workdir.to_string_lossy().into_owned()
     }
@@ -305,4 +339,18 @@ async fn within<T>(
         }
         () = cancel.cancelled() => Err(ConversationError::Cancelled),
     }
+}
+
+/// What in a path has the form of a UUID, by which programs call their conversations.
+fn ids(path: &str) -> impl Iterator<Item = &str> {
+    const LENGTH: usize = 36;
+    let is_one = |text: &&str| {
+        text.bytes().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+    };
+    (0..path.len().saturating_sub(LENGTH - 1))
+        .filter_map(move |at| path.get(at..at + LENGTH))
+        .filter(is_one)
 }

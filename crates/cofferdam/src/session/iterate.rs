@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::attendant::Attendant;
+use super::attended::Attended;
 use super::conversation::{ConversationError, Conversing};
 use super::emitter::Emitter;
 use super::error::{ExpressionError, RunErrorKind};
@@ -105,6 +107,9 @@ pub(super) async fn iterate(
             resumes: true,
             forks: resume.fork,
         };
+    }
+    if let Some(attendant) = &task.attendant {
+        return here.attended(attendant.as_ref(), &mut going).await;
     }
     for _ in 0..task.max_iterations.get() {
         let text = here.expand().await?;
@@ -279,6 +284,71 @@ impl Iterating<'_> {
             Err(failure) => Err(RunErrorKind::Agent {
                 agent: options.task.agent.name().to_owned(),
                 iteration,
+                failure,
+            }),
+        }
+    }
+
+    /// One start, in which a person works with the agent.
+    async fn attended(
+        &self,
+        attendant: &dyn Attendant,
+        going: &mut Going<'_>,
+    ) -> Result<(), RunErrorKind> {
+        let (options, plan) = (self.options, self.plan);
+        let agent = options.task.agent.as_ref();
+        let prompt = self.expand().await?;
+        self.events.emit(&Event::IterationStarted {
+            iteration: 1,
+            of: 1,
+            prompt_bytes: prompt.len(),
+        });
+        let mut request = AgentRequest::new(prompt);
+        request.skip_permissions = true;
+        request.logged_in = plan.login.is_some();
+        request.environment.clone_from(&plan.environment);
+        request.directory = Some(self.workdir.to_owned());
+        request.resume = going.talk.session.clone().filter(|_| going.talk.resumes);
+        request.fork = going.talk.forks && going.talk.resumes;
+        let began = Timestamp::now().as_second();
+        let attended = Attended {
+            sandbox: self.sandbox,
+            agent,
+            request,
+            environment: &plan.environment,
+            attendant,
+            cancel: &options.caller.cancel,
+        };
+        let ended = attended.run().await;
+        let exit = ended.as_ref().ok().copied();
+        self.events.emit(&Event::IterationFinished {
+            iteration: 1,
+            started: !matches!(
+                ended,
+                Err(AgentFailure::Request(_) | AgentFailure::Sandbox(_))
+            ),
+            exit,
+            completed: false,
+        });
+        let session = self.place(&options.caller.abandon).newest(began).await;
+        let mut known = RunIteration::new(1, exit, session.clone(), None);
+        if let Some(session) = &session {
+            self.keep(session, &mut known, going.recorder).await;
+        }
+        going.work.iterations.push(Iteration {
+            number: 1,
+            exit,
+            session,
+            usage: None,
+            result: None,
+        });
+        going.recorder.iteration(known)?;
+        match ended {
+            Ok(_) => Ok(()),
+            Err(AgentFailure::Cancelled) => Err(RunErrorKind::Cancelled),
+            Err(failure) => Err(RunErrorKind::Agent {
+                agent: agent.name().to_owned(),
+                iteration: 1,
                 failure,
             }),
         }

@@ -10,6 +10,8 @@ mod access;
 mod announce;
 mod appearing;
 mod as_root;
+mod attendant;
+mod attended;
 mod barred;
 mod budget;
 mod check_plan;
@@ -88,6 +90,7 @@ mod watched;
 
 pub use crate::git::CommitLine;
 pub use crate::git::land::Landing;
+pub use attendant::Attendant;
 pub use budget::{Budget, Spent};
 pub use checks::Checks;
 pub use collect::{CollectError, Recorded};
@@ -113,7 +116,7 @@ pub use options::{
 pub use plan::PlanError;
 pub use ports::{PortsError, Unpublished};
 pub use report::{Beside, Iteration, Kept, RunReport};
-pub use run::{check, run};
+pub use run::{check, interactive, run};
 pub use runlog::run_log;
 pub use shelf::{ShelfError, Shelved, provision};
 pub use shells::RULES;

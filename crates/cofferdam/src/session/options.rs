@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::attendant::Attendant;
 use super::budget::Budget;
 use super::event::EventSink;
 use super::network_options::NetworkOptions;
@@ -296,6 +297,9 @@ pub struct Task {
     /// What the agent is to give back at the end.
     pub output: Option<Output>,
     pub budget: Budget,
+    /// A person works with the agent's own terminal interface: it is started once, no output of its is read, and the prompt may be empty.
+    /// What is about iterations, output and bounds does not count.
+    pub attendant: Option<Arc<dyn Attendant>>,
     /// How long altogether a run waits where the model says "not now" ([`crate::agent::Quota`]), to go on after that. `None`: that is an error.
     pub wait_for_quota: Option<Duration>,
 }
@@ -361,6 +365,7 @@ impl Task {
             log_limits: LogLimits::default(),
             resume: None,
             output: None,
+            attendant: None,
             budget: Budget::default(),
             wait_for_quota: None,
         }

@@ -1,10 +1,12 @@
 //! The run itself: each step once, in order, and whatever happened the later ones still follow.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::announce;
 use super::appearing;
+use super::attendant::Attendant;
 use super::checks::Checks;
 use super::collect::{self, Collected, Collector, Reaches, Source};
 use super::committed;
@@ -114,6 +116,47 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
         events.write(&format!("error: {error}"));
     }
     result
+}
+
+/// The same with a person at the agent's own terminal interface, in place of iterations: see [`Attendant`]. The prompt may be
+/// [`PromptSource::None`](super::PromptSource::None). How the program ended is the exit of the report's only iteration, and no error:
+/// whatever it says, what was committed lands as after a run.
+///
+/// ```no_run
+/// # async fn example(options: cofferdam::RunOptions) -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+///
+/// use cofferdam::process::Exit;
+/// use cofferdam::sandbox::{Execution, SandboxError, TerminalSize};
+/// use cofferdam::session::Attendant;
+///
+/// /// Types nothing, and shows nothing.
+/// #[derive(Debug)]
+/// struct Absent;
+///
+/// #[async_trait::async_trait]
+/// impl Attendant for Absent {
+///     fn size(&self) -> TerminalSize {
+///         TerminalSize { rows: 24, columns: 80 }
+///     }
+///
+///     async fn attend(&self, mut execution: Box<dyn Execution>) -> Result<Exit, SandboxError> {
+///         let _terminal = execution.take_terminal();
+///         execution.wait().await
+///     }
+/// }
+///
+/// let report = cofferdam::interactive(options, Arc::new(Absent)).await?;
+/// println!("{:?}", report.iterations[0].exit);
+/// # Ok(())
+/// # }
+/// ```
+pub async fn interactive(
+    mut options: RunOptions,
+    attendant: Arc<dyn Attendant>,
+) -> Result<RunReport, RunError> {
+    options.task.attendant = Some(attendant);
+    Box::pin(run(options)).await
 }
 
 /// Refuses what [`run`] refuses before it makes anything. For who makes a sandbox for this one agent by

@@ -37,7 +37,8 @@ impl Presses {
 
 /// Notices that a terminal is silent because its sandbox is paused, and lets its user leave it.
 pub(super) struct Watch<'a> {
-    session: &'a Session,
+    /// Without one nobody can pause it.
+    session: Option<&'a Session>,
     answers: Arc<AtomicU64>,
     /// When to ask, and how many answers there were when a key was typed.
     due: Option<(Instant, u64)>,
@@ -50,7 +51,7 @@ pub(super) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    pub(super) fn new(session: &'a Session, answers: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(session: Option<&'a Session>, answers: Arc<AtomicU64>) -> Self {
         Self {
             session,
             answers,
@@ -93,7 +94,10 @@ impl<'a> Watch<'a> {
         if !urgent && (answers != before || self.told == Some(before)) {
             return false;
         }
-        let asked = tokio::time::timeout(ANSWER, self.session.condition()).await;
+        let Some(session) = self.session else {
+            return false;
+        };
+        let asked = tokio::time::timeout(ANSWER, session.condition()).await;
         if !matches!(asked, Ok(Ok(Condition::Paused))) {
             self.told = None;
             return false;
@@ -101,7 +105,7 @@ impl<'a> Watch<'a> {
         let leaves = urgent && self.presses.count >= 3;
         let known = self.told == Some(answers) || leaves && self.told.is_some();
         if !known {
-            let name = self.session.name();
+            let name = session.name();
             output::note(&format!(
                 "\r\n{name} is paused; it goes on with: cofferdam resume {name}\r\n\
                  (Ctrl-C three times leaves it)\r\n"

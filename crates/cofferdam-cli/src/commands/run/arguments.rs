@@ -235,6 +235,10 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Output")]
     pub(super) json: bool,
 
+    /// Its user works with the agent at its own terminal interface.
+    #[arg(skip)]
+    pub(super) attended: bool,
+
     /// The program of the agent `command` with its arguments; more arguments for another agent
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,

@@ -33,6 +33,10 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Agent")]
     fork: bool,
 
+    /// Work with it at its own terminal interface, as with `cofferdam interactive`
+    #[arg(long, short = 'I', help_heading = "Agent")]
+    interactive: bool,
+
     #[command(flatten)]
     run: Run,
 }
@@ -41,12 +45,20 @@ pub(crate) async fn run(
     arguments: Arguments,
     environment: &Environment,
 ) -> Result<ExitCode, CliError> {
-    let Arguments { of, fork, mut run } = arguments;
+    let Arguments {
+        of,
+        fork,
+        interactive,
+        mut run,
+    } = arguments;
     if run.plan.is_some() {
         return Err(CliError::Misused {
             message: "a plan has no conversation that could go on".to_owned(),
             hint: "the same `cofferdam run --plan` goes on where it was".to_owned(),
         });
+    }
+    if interactive {
+        super::interactive::attend(&mut run)?;
     }
     let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
     let (record, status) = runs::find(&of, environment, &interrupt).await?;
@@ -69,7 +81,7 @@ pub(crate) async fn run(
     };
     resume.fork = fork;
     as_before(&mut run, &record)?;
-    if run.prompt.is_none() && run.prompt_file.is_none() {
+    if run.prompt.is_none() && run.prompt_file.is_none() && !interactive {
         run.prompt = Some(GO_ON.to_owned());
     }
     let is_there =

@@ -3,6 +3,7 @@
 
 mod arguments;
 pub(crate) mod go_on;
+pub(crate) mod interactive;
 mod life;
 mod plan;
 mod program;
@@ -11,9 +12,10 @@ mod tasks;
 mod wanted;
 
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use cofferdam::registry;
-use cofferdam::session::{Kept, Landing, Resume, RunReport};
+use cofferdam::session::{Event, EventSink, Kept, Landing, Resume, RunReport};
 use cofferdam::{RunError, RunOptions};
 use serde::Serialize;
 
@@ -21,7 +23,7 @@ pub(crate) use arguments::Arguments;
 use life::Life;
 
 use crate::commands::defaults::Defaults;
-use crate::commands::{keep_ready, living};
+use crate::commands::{attach, keep_ready, living};
 use crate::environment::Environment;
 use crate::error::{self, CliError};
 use crate::interrupt::{Interrupt, Stage};
@@ -51,8 +53,11 @@ pub(crate) async fn run_with(
     environment: &Environment,
 ) -> Result<ExitCode, CliError> {
     let arguments = arguments.or(&Defaults::read(environment)?)?;
+    let attended = arguments.attended;
     let mode = match (arguments.json, environment.live) {
         (true, _) => Mode::Json,
+        // The terminal is the agent's.
+        (false, _) if attended => Mode::Plain,
         (false, true) => Mode::Terminal,
         (false, false) => Mode::Plain,
     };
@@ -77,7 +82,11 @@ pub(crate) async fn run_with(
     let colour = environment.colour;
     let live = Live::start(mode, Stream::Error, narrator, colour.on_stderr())
         .map_err(CliError::Runtime)?;
-    options.caller.events = live.sink();
+    options.caller.events = if attended {
+        held(live.feed())
+    } else {
+        live.sink()
+    };
     let leaving = if life.stays() {
         "leaving at once; `cofferdam collect` brings home what is left"
     } else {
@@ -122,7 +131,14 @@ pub(crate) async fn run_with(
                 Mode::Plain | Mode::Terminal => summary::render(&report, colour.on_stdout()),
             };
             output::data(&text)?;
-            Ok(exit_code(&report, life.stays()))
+            let code = exit_code(&report, life.stays());
+            let own = report.iterations.first().and_then(|one| one.exit);
+            Ok(match own {
+                Some(exit) if attended && code == ExitCode::SUCCESS => {
+                    ExitCode::from(attach::code(exit))
+                }
+                _ => code,
+            })
         }
         Err(error) => {
             if mode == Mode::Json {
@@ -147,6 +163,25 @@ pub(crate) async fn run_with(
             Err(CliError::Interrupted { code })
         }
     }
+}
+
+/// What happens while the agent has the terminal is said when it has it no more.
+fn held(feed: Feed) -> EventSink {
+    let held: Mutex<Option<Vec<Event>>> = Mutex::new(None);
+    EventSink::new(move |event| {
+        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        match (event, held.as_mut()) {
+            (Event::IterationStarted { .. }, _) => *held = Some(Vec::new()),
+            (Event::IterationFinished { .. }, _) => {
+                for event in held.take().unwrap_or_default() {
+                    feed.event(&event);
+                }
+                feed.event(event);
+            }
+            (_, Some(waiting)) => waiting.push(event.clone()),
+            (_, None) => feed.event(event),
+        }
+    })
 }
 
 /// What is said of a run that is left before its commits are home.

@@ -1,6 +1,7 @@
 //! From the command line to the library's options. Reads no file but standard input, and starts nothing.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use cofferdam::RunOptions;
 use cofferdam::agent::{self, AGENTS, AgentError, AgentOptions, AgentProvider};
@@ -9,6 +10,7 @@ use cofferdam::session::{PromptSource, RunLog};
 
 use super::arguments::Arguments;
 use super::{prompt, wanted};
+use crate::commands::attach::Person;
 use crate::commands::making::{self, usage};
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -19,6 +21,11 @@ pub(super) fn options(
     environment: &Environment,
 ) -> Result<RunOptions, CliError> {
     let mut options = of_each(&arguments, environment)?;
+    if arguments.attended {
+        options.task.prompt = prompt::asked(&mut arguments, &environment.directory)?;
+        options.task.attendant = Some(Arc::new(Person::new(environment)));
+        return Ok(options);
+    }
     // Last, because it may wait for another program.
     let (prompt, attached) = prompt::source(&mut arguments, &environment.directory)?;
     if matches!(prompt, PromptSource::None) && !arguments.runs_command() {

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use cofferdam::prompt::{self as template, Template};
 use cofferdam::session::PromptSource;
 
 use super::arguments::Arguments;
 use crate::error::CliError;
 use crate::input::{Need, PromptInputError, read};
+use crate::ui::output;
 
 /// The prompt of a run, and what is piped in beside it: a log, a diff. Read before anything is made: until then
 /// Ctrl-C ends the command at once.
@@ -47,6 +49,47 @@ pub(super) fn source(
         }
     };
     Ok((prompt, read(Need::Beside)?))
+}
+
+/// The prompt of a run whose user is at the terminal: values that the template needs are asked for there.
+pub(super) fn asked(arguments: &mut Arguments, directory: &Path) -> Result<PromptSource, CliError> {
+    let mut values = prompt_arguments(std::mem::take(&mut arguments.template_values))?;
+    let piped = || CliError::from(PromptInputError::Terminal);
+    let path = match (arguments.prompt.take(), arguments.prompt_file.take()) {
+        (Some(text), _) if text == "-" => return Err(piped()),
+        (None, Some(path)) if path == Path::new("-") => return Err(piped()),
+        (Some(text), _) if text.trim().is_empty() => return Err(PromptInputError::Empty.into()),
+        (Some(text), _) => return Ok(PromptSource::Inline(text)),
+        (None, Some(path)) => directory.join(path),
+        (None, None) => return Ok(PromptSource::None),
+    };
+    // What is wrong with the template is said by who runs it.
+    if let Ok(text) = template::read_template(&path)
+        && let Ok(template) = Template::parse(&text)
+    {
+        for key in template.keys() {
+            if !values.contains_key(key) {
+                values.insert(key.to_owned(), ask(key)?);
+            }
+        }
+    }
+    Ok(PromptSource::Template {
+        path,
+        arguments: values,
+    })
+}
+
+fn ask(key: &str) -> Result<String, CliError> {
+    output::note(&format!("{key}: "));
+    let mut line = String::new();
+    let read = std::io::stdin().read_line(&mut line);
+    match read {
+        Ok(1..) => Ok(line.trim_end_matches(['\n', '\r']).to_owned()),
+        Ok(0) => Err(CliError::Usage(format!(
+            "the template needs a value of {{{{{key}}}}}: give it with `--arg {key}=VALUE`"
+        ))),
+        Err(error) => Err(PromptInputError::Read(error).into()),
+    }
 }
 
 /// The values of `--arg`.

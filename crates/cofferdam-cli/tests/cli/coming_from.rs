@@ -1,0 +1,131 @@
+//! What `docs/coming-from.md` promises to people who come from another tool is there: each command with each option, each
+//! name of the library, each tool of the server, each page.
+
+use std::path::{Path, PathBuf};
+
+use clap::Command;
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The second cells of the tables.
+fn ours(page: &str) -> Vec<String> {
+    let rows = (page.lines()).filter(|line| line.starts_with("| ") && *line != "| there | here |");
+    let cell = |row: &str| {
+        row.rsplit_once(" |")
+            .unwrap()
+            .0
+            .rsplit_once(" | ")
+            .unwrap()
+            .1
+            .to_owned()
+    };
+    rows.map(cell).collect()
+}
+
+/// What stands between backticks.
+fn spans(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+/// All sources below this directory, one after another.
+fn sources(directory: &Path) -> String {
+    let mut all = String::new();
+    let mut open = vec![directory.to_path_buf()];
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                all += &std::fs::read_to_string(path).unwrap();
+            }
+        }
+    }
+    all
+}
+
+/// What is wrong with `cofferdam a b --flag VALUE …`, and the command that it is.
+fn command<'a>(root: &'a Command, span: &str) -> Result<&'a Command, String> {
+    let mut found = root;
+    let mut words = span.split(' ').skip(1).peekable();
+    while let Some(next) = words.peek().and_then(|word| found.find_subcommand(word)) {
+        found = next;
+        words.next();
+    }
+    let rest: Vec<&str> = words.collect();
+    let takes_words = found.get_positionals().next().is_some();
+    match rest.first() {
+        Some(word) if !word.starts_with('-') && !takes_words => Err(format!("no command: {span}")),
+        _ => Ok(found),
+    }
+}
+
+fn has(command: &Command, flag: &str) -> bool {
+    let name = flag.trim_start_matches('-');
+    command
+        .get_arguments()
+        .any(|argument| argument.get_long() == Some(name))
+}
+
+#[test]
+fn all_that_the_page_for_newcomers_names_is_there() {
+    let page = std::fs::read_to_string(top().join("docs/coming-from.md")).unwrap();
+    let library = sources(&top().join("crates/cofferdam/src"));
+    let uses = library.split("pub use ").skip(1);
+    let uses: Vec<&str> = uses.map(|rest| rest.split(';').next().unwrap()).collect();
+    let server = sources(&top().join("crates/cofferdam-cli/src/commands/mcp"));
+    let mut root = cofferdam_cli::command();
+    root.build();
+    let mut wrong = Vec::new();
+    let mut looked = 0;
+    for cell in ours(&page) {
+        // An option alone is one of a command that its cell names before, else one of `run`.
+        let mut of = root.find_subcommand("run").unwrap();
+        for span in spans(&cell) {
+            looked += 1;
+            let words: Vec<&str> = span.split(' ').collect();
+            if words[0] == "cofferdam" && words.len() > 1 {
+                match command(&root, span) {
+                    Ok(found) => of = found,
+                    Err(why) => wrong.push(why),
+                }
+            }
+            let flags = words.iter().filter(|word| word.starts_with("--"));
+            wrong.extend(
+                flags
+                    .filter(|flag| {
+                        (words[0] == "cofferdam" || words[0].starts_with("--")) && !has(of, flag)
+                    })
+                    .map(|flag| format!("{span}: no {flag} of {}", of.get_name())),
+            );
+            if let Some((_, name)) = span.rsplit_once("::") {
+                let there = ["fn", "struct", "enum", "trait", "mod"]
+                    .iter()
+                    .map(|kind| format!("pub {kind} {name}"))
+                    .chain([format!("pub async fn {name}"), format!("pub {name}: ")])
+                    .any(|line| library.contains(&line))
+                    || uses.iter().any(|names| {
+                        names
+                            .split(|c: char| !c.is_alphanumeric())
+                            .any(|one| one == name)
+                    });
+                if !there {
+                    wrong.push(format!("nothing public is {span}"));
+                }
+            }
+            if span.starts_with("sandbox-") && !server.contains(&format!("= \"{span}\";")) {
+                wrong.push(format!("no tool {span}"));
+            }
+        }
+        for link in cell.split("](").skip(1) {
+            let name = link.split(')').next().unwrap();
+            if !top().join("docs").join(name).is_file() {
+                wrong.push(format!("no page {name}"));
+            }
+        }
+    }
+    assert!(looked > 120, "{looked}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
