@@ -68,6 +68,16 @@ fn slow() -> serde_json::Value {
     json!({"sandbox": "one", "path": "/tmp/slow", "pattern": SLOW})
 }
 
+/// A client with a sandbox that has them, and its server.
+fn with_slow_lines() -> (Lives, Client, u32) {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    client.run(LINES);
+    let server = client.server();
+    (lives, client, server)
+}
+
 /// How long the processors have worked for a process, in hundredths of a second.
 fn worked(process: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
@@ -92,11 +102,7 @@ fn is_at_it(process: u32, before: u64) {
 /// Whoever cancels a search, or goes away, has ended it.
 #[test]
 fn a_search_that_nobody_waits_for_ends() {
-    let lives = Lives::new();
-    let mut client = Client::start(&lives);
-    client.tool("sandbox-create", &json!({"name": "one"}));
-    client.run(LINES);
-    let server = client.server();
+    let (lives, mut client, server) = with_slow_lines();
     let before = worked(server);
     client.begin("slow", "sandbox-grep", &slow());
     is_at_it(server, before);
@@ -125,11 +131,7 @@ fn a_search_that_nobody_waits_for_ends() {
 /// Searches take the processors that there are, one each, and others are answered meanwhile.
 #[test]
 fn no_more_searches_work_at_once_than_there_are_processors() {
-    let lives = Lives::new();
-    let mut client = Client::start(&lives);
-    client.tool("sandbox-create", &json!({"name": "one"}));
-    client.run(LINES);
-    let server = client.server();
+    let (lives, mut client, server) = with_slow_lines();
     let before = worked(server);
     for number in 0..7 {
         client.begin(&format!("slow-{number}"), "sandbox-grep", &slow());

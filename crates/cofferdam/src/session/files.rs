@@ -33,24 +33,8 @@ pub(super) async fn send(
     cancel: &CancellationToken,
 ) -> Result<(), RunErrorKind> {
     let state = owned.directory();
-    let hidden: Vec<PathBuf> = owned
-        .record
-        .hidden
-        .iter()
-        .map(|path| path.0.clone())
-        .collect();
     let tracked = spool_for(state, "tree")?;
-    let (entries, into) = pipe_ends()?;
-    let (from, known) = pipe_ends()?;
-    let (sent, unpacked, spooled) = tokio::join!(
-        git::files::send(repo, &owned.record.base, &hidden, into, cancel),
-        sandbox.unpack(workdir, true, entries, known),
-        spool(from, &tracked, MOST_KNOWN),
-    );
-    // Who reads has the better reason to stop.
-    unpacked?;
-    let mut header = sent?.known;
-    check(spooled?)?;
+    let (hidden, mut header) = send_commit(repo, owned, workdir, sandbox, &tracked, cancel).await?;
     header.extend(rules_of_the_user(state)?);
     header.extend(hidden.into_iter().map(|path| Known::Closed {
         path: path.into_os_string().into_encoded_bytes(),
@@ -84,26 +68,35 @@ pub(super) async fn send_into_copy(
     sandbox: &dyn Sandbox,
     cancel: &CancellationToken,
 ) -> Result<(), RunErrorKind> {
-    let (state, base) = (owned.directory(), &owned.record.base);
-    let hidden: Vec<PathBuf> = owned
-        .record
-        .hidden
-        .iter()
-        .map(|path| path.0.clone())
-        .collect();
-    let told = spool_for(state, "tree")?;
+    let told = spool_for(owned.directory(), "tree")?;
+    send_commit(repo, owned, workdir, sandbox, &told, cancel).await?;
+    Ok(fsx::remove_file_if_exists(&told)?)
+}
+
+/// Puts the base commit's files where they would have been mounted, but for what is hidden, and what the sandbox says of them into `told`.
+/// Returns what is hidden, and what is to be known of the rest.
+async fn send_commit(
+    repo: &Repository,
+    owned: &Owned,
+    workdir: &Path,
+    sandbox: &dyn Sandbox,
+    told: &Path,
+    cancel: &CancellationToken,
+) -> Result<(Vec<PathBuf>, Vec<Known>), RunErrorKind> {
+    let hidden = owned.record.hidden.iter().map(|path| path.0.clone());
+    let hidden: Vec<PathBuf> = hidden.collect();
     let (entries, into) = pipe_ends()?;
     let (from, known) = pipe_ends()?;
     let (sent, unpacked, spooled) = tokio::join!(
-        git::files::send(repo, base, &hidden, into, cancel),
+        git::files::send(repo, &owned.record.base, &hidden, into, cancel),
         sandbox.unpack(workdir, true, entries, known),
-        spool(from, &told, MOST_KNOWN),
+        spool(from, told, MOST_KNOWN),
     );
+    // Who reads has the better reason to stop.
     unpacked?;
-    sent?;
+    let known = sent?.known;
     check(spooled?)?;
-    fsx::remove_file_if_exists(&told)?;
-    Ok(())
+    Ok((hidden, known))
 }
 
 fn spool_for(state: &Path, what: &str) -> Result<PathBuf, FileError> {

@@ -221,13 +221,7 @@ impl Iterating<'_> {
             prompt_bytes: prompt.len(),
         });
         let talk = &going.talk;
-        let mut request = AgentRequest::new(prompt);
-        request.skip_permissions = true;
-        request.logged_in = plan.login.is_some();
-        request.environment.clone_from(&plan.environment);
-        request.directory = Some(self.workdir.to_owned());
-        request.resume = talk.session.clone().filter(|_| talk.resumes);
-        request.fork = talk.forks && talk.resumes;
+        let request = self.request(prompt, talk);
         let counts_all = options.task.agent.tells_cost_of_conversation();
         let cost_before = if counts_all && request.resume.is_some() {
             talk.cost
@@ -289,6 +283,18 @@ impl Iterating<'_> {
         }
     }
 
+    /// What the agent's program is started with.
+    fn request(&self, prompt: &str, talk: &Talk) -> AgentRequest {
+        let mut request = AgentRequest::new(prompt);
+        request.skip_permissions = true;
+        request.logged_in = self.plan.login.is_some();
+        request.environment.clone_from(&self.plan.environment);
+        request.directory = Some(self.workdir.to_owned());
+        request.resume = talk.session.clone().filter(|_| talk.resumes);
+        request.fork = talk.forks && talk.resumes;
+        request
+    }
+
     /// One start, in which a person works with the agent.
     async fn attended(
         &self,
@@ -303,13 +309,7 @@ impl Iterating<'_> {
             of: 1,
             prompt_bytes: prompt.len(),
         });
-        let mut request = AgentRequest::new(prompt);
-        request.skip_permissions = true;
-        request.logged_in = plan.login.is_some();
-        request.environment.clone_from(&plan.environment);
-        request.directory = Some(self.workdir.to_owned());
-        request.resume = going.talk.session.clone().filter(|_| going.talk.resumes);
-        request.fork = going.talk.forks && going.talk.resumes;
+        let request = self.request(&prompt, &going.talk);
         let began = Timestamp::now().as_second();
         let attended = Attended {
             sandbox: self.sandbox,

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     fork: bool,
 
     /// Work with it at its own terminal interface, as with `cofferdam interactive`
-    #[arg(long, short = 'I', help_heading = "Agent")]
+    #[arg(long, help_heading = "Agent")]
     interactive: bool,
 
     #[command(flatten)]

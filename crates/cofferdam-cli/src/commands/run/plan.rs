@@ -23,6 +23,7 @@ pub(super) fn options(
     let mut options = of_each(&arguments, environment)?;
     if arguments.attended {
         options.task.prompt = prompt::asked(&mut arguments, &environment.directory)?;
+        options.task.max_iterations = NonZeroU32::MIN;
         options.task.attendant = Some(Arc::new(Person::new(environment)));
         return Ok(options);
     }

@@ -32,7 +32,7 @@ pub(super) enum Received {
         pack: Option<PathBuf>,
         /// It does not descend from where the sandbox started.
         elsewhere: bool,
-        /// What of its trees may not come home: printable paths.
+        /// What of its trees may not come home. As it is: sanitise before showing.
         paths: Vec<PathBuf>,
     },
 }
