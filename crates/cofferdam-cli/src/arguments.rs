@@ -7,8 +7,8 @@ use clap::{Parser, Subcommand};
 use crate::commands::{
     allow, apply, approve, build, build_base, checkout, claude, codex, codex_config, collect,
     completions, config, create, delete, demo, diff, doctor, engines, exec, forward, gc, init,
-    list, log, logs, man, mcp, merge, net, pause, ports, restart, resume, revoke, run, runs, shell,
-    show_run, start, status, stop, sync, volume, worktree,
+    list, log, logs, man, mcp, merge, net, pause, ports, prompt, restart, resume, revoke, run,
+    runs, shell, show_run, start, status, stop, sync, volume, worktree,
 };
 
 /// The version, with the commit where a release build knows it (see `build.rs`).
@@ -36,6 +36,7 @@ pub(crate) enum Command {
     Run(Box<run::Arguments>),
     Interactive(Box<run::interactive::Arguments>),
     Continue(Box<run::go_on::Arguments>),
+    Prompt(prompt::Arguments),
     Create(Box<create::Arguments>),
     Exec(exec::Arguments),
     Forward(forward::Arguments),

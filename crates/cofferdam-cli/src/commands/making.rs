@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, ValueEnum};
-use cofferdam::config::{Cpus, ProviderKind, is_image_name};
+use cofferdam::config::{Cpus, ProviderKind, Strategy as Choice, is_image_name};
 use cofferdam::names::{BASE_IMAGE, BranchName, RepoPath};
 use cofferdam::network::NetworkKind;
 use cofferdam::published::{self, PublishedPort};
@@ -58,6 +58,18 @@ pub(super) struct Strategy {
 impl Strategy {
     pub(super) fn is_named(&self) -> bool {
         self.head || self.merge_to_head || self.branch.is_some()
+    }
+
+    /// Puts the configuration's choice where the command line makes none. `can_share`: nothing else there is against it.
+    pub(super) fn or(mut self, defaults: &Defaults, can_share: bool) -> Self {
+        if !self.is_named() && self.base.is_none() {
+            match defaults.strategy {
+                Some(Choice::Head) => self.head = can_share,
+                Some(Choice::MergeToHead) => self.merge_to_head = true,
+                None => {}
+            }
+        }
+        self
     }
 }
 

@@ -43,6 +43,7 @@ pub(crate) mod net;
 mod of_a_run;
 pub(crate) mod pause;
 pub(crate) mod ports;
+pub(crate) mod prompt;
 pub(crate) mod restart;
 pub(crate) mod resume;
 pub(crate) mod revoke;
@@ -103,6 +104,9 @@ pub(crate) async fn dispatch(
                 Command::Pause(arguments) => pause::run(&arguments, environment, &interrupt).await,
                 Command::Resume(arguments) => {
                     resume::run(&arguments, environment, &interrupt).await
+                }
+                Command::Prompt(arguments) => {
+                    Box::pin(prompt::run(arguments, environment, &interrupt)).await
                 }
                 Command::Ports(arguments) => ports::run(&arguments, environment, &interrupt).await,
                 Command::Forward(arguments) => {

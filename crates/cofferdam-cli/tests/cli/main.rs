@@ -95,6 +95,7 @@ mod planted;
 mod previous;
 mod programs;
 mod prompt;
+mod prompt_check;
 mod readme;
 mod reference;
 mod rules;

@@ -106,12 +106,11 @@ impl Template {
             TARGET_BRANCH => Some(builtins.target_branch),
             _ => arguments.get(key).map(String::as_str),
         };
-        let mut missing: Vec<(&str, Position)> = Vec::new();
-        for (key, at) in self.placeholders() {
-            if value(key).is_none() && missing.iter().all(|(known, _)| *known != key) {
-                missing.push((key, at));
-            }
-        }
+        let mut seen = BTreeSet::new();
+        let missing = self.placeholders();
+        let missing: Vec<(&str, Position)> = missing
+            .filter(|(key, _)| value(key).is_none() && seen.insert(*key))
+            .collect();
         if let Some(((key, at), also)) = missing.split_first() {
             return Err(PromptError::MissingArgument {
                 key: (*key).to_owned(),
@@ -169,6 +168,11 @@ impl Substituted {
     /// What to run before each iteration, in the order of the template.
     pub fn expressions(&self) -> &[Expression] {
         &self.expressions
+    }
+
+    /// What stands before, between and after the expressions: always one more than there are of them.
+    pub fn texts(&self) -> &[String] {
+        &self.texts
     }
 
     /// Whether there is nothing in it for an agent, whatever its expressions would print: it has none.

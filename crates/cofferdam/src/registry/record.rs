@@ -212,7 +212,7 @@ pub struct Record {
     /// No branch but its own moves to its commits unless somebody judges about them.
     #[serde(default)]
     pub checked: bool,
-    /// It is one in which commits are judged: what is in it is nobody's work.
+    /// Commits are judged in it, or a prompt is tried: what is in it is nobody's work.
     #[serde(default)]
     pub is_check: bool,
     /// A branch or file that was kept for the user, in words.

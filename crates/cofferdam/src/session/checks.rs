@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use super::check_plan::CheckPlan;
 use super::configured::effective;
-use super::dispose::{self, Disposal};
+use super::discard::discard;
 use super::emitter::Emitter;
 use super::error::RunErrorKind;
 use super::event::{Event, EventSink, Notice};
@@ -24,9 +24,9 @@ use super::prepare::{self, Making};
 use crate::config::{Check, Merged, Setting, words};
 use crate::fsx::Context;
 use crate::git::land::{CHECKS_CANCELLED, UNCHECKED};
-use crate::git::{Oid, Repository, UserRules};
+use crate::git::{Oid, Repository};
 use crate::names::SandboxId;
-use crate::registry::{Mode, Outcome, Owned, Record};
+use crate::registry::{Mode, Owned, Record};
 use crate::sandbox::{
     self, BindMount, BindMountProvider, BranchStrategy, Contained, Limits, SandboxError,
 };
@@ -241,22 +241,7 @@ impl Checks {
             (Ok(_), None) => Err(SandboxError::Start("no sandbox".into()).into()),
             (Err(error), _) => Err(error.into()),
         };
-        if let Some(ready) = &ready {
-            let closed = ready.sandbox().close();
-            let _ = tokio::time::timeout(options.timeouts.close, closed).await;
-        }
-        let disposal = Disposal {
-            home: &caller.home,
-            repo: &plan.repository,
-            outcome: Outcome::nobodys(),
-            rules: UserRules {
-                config: Some(&plan.config),
-                caller_home: caller.user_home.as_deref(),
-            },
-            cancel: &caller.abandon,
-        };
-        // What stays of it is cleared by `gc`, which knows by its record that nothing in it is work.
-        let _ = dispose::dispose(owned, &disposal).await;
+        discard(&making, owned, ready).await;
         if caller.cancel.is_cancelled() {
             return Err(Failed::Cancelled);
         }

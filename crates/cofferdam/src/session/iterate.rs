@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -12,9 +11,9 @@ use super::attendant::Attendant;
 use super::attended::Attended;
 use super::conversation::{ConversationError, Conversing};
 use super::emitter::Emitter;
-use super::error::{ExpressionError, RunErrorKind};
+use super::error::RunErrorKind;
 use super::event::{Event, Notice};
-use super::inside::{Inside, InsideError, Output};
+use super::expand::Expanding;
 use super::options::{Resume, RunOptions};
 use super::plan::{Prompt, TaskPlan};
 use super::report::{Iteration, usage};
@@ -23,9 +22,6 @@ use super::wanted::Said;
 use crate::agent::AgentRequest;
 use crate::runs::{Recorder, RunIteration, conversation};
 use crate::sandbox::Sandbox;
-
-/// The most that one shell expression of a template may print: 1 MiB.
-const EXPRESSION_OUTPUT: usize = 1 << 20;
 
 /// What the iterations did so far; valid after an error too.
 #[derive(Debug, Default)]
@@ -411,41 +407,12 @@ impl Iterating<'_> {
             Prompt::Plain(text) => return Ok(text.clone()),
             Prompt::Template(template) => template,
         };
-        let outputs = template.expressions().iter().map(|expression| async move {
-            let command: &str = &expression.command;
-            let inside = Inside {
-                sandbox,
-                arguments: vec!["/bin/sh".into(), "-c".into(), command.into()],
-                directory: None,
-                environment,
-                limit: options.session.timeouts.expression,
-                output: Output::Captured(EXPRESSION_OUTPUT),
-            };
-            let failed = |exit, reason: String| {
-                let command = crate::text::printable(command);
-                RunErrorKind::Expression(ExpressionError {
-                    command,
-                    exit,
-                    reason,
-                })
-            };
-            let done = match inside.run(&options.caller.cancel).await {
-                Ok(done) => done,
-                Err(InsideError::Cancelled) => return Err(RunErrorKind::Cancelled),
-                Err(error) => return Err(failed(None, error.to_string())),
-            };
-            if !done.exit.success() {
-                let stderr = String::from_utf8_lossy(&done.stderr);
-                let reason = format!(
-                    "{}\n{}",
-                    done.exit,
-                    crate::text::printable(stderr.trim_end())
-                );
-                return Err(failed(Some(done.exit), reason.trim_end().to_owned()));
-            }
-            Ok(String::from_utf8_lossy(&done.stdout).trim_end().to_owned())
-        });
-        let outputs = try_join_all(outputs).await?;
-        Ok(template.render(&outputs))
+        let expanding = Expanding {
+            sandbox,
+            environment,
+            limit: options.session.timeouts.expression,
+            cancel: &options.caller.cancel,
+        };
+        Ok(template.render(&expanding.outputs(template).await?))
     }
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, PossibleValue, PossibleValuesParser};
 use cofferdam::agent::AGENTS;
-use cofferdam::config::Strategy as Choice;
 
 use crate::commands::defaults::{Defaults, known};
 use crate::commands::making::{Sandbox, Strategy};
@@ -249,15 +248,8 @@ impl Arguments {
     pub(super) fn or(mut self, defaults: &Defaults) -> Result<Self, CliError> {
         if self.within.is_none() {
             self.sandbox = self.sandbox.or(defaults).or_network(defaults);
-            if !self.strategy.is_named() && self.strategy.base.is_none() {
-                match defaults.strategy {
-                    Some(Choice::Head) => {
-                        self.strategy.head = !self.keep && self.sandbox.can_share();
-                    }
-                    Some(Choice::MergeToHead) => self.strategy.merge_to_head = true,
-                    None => {}
-                }
-            }
+            let can_share = !self.keep && self.sandbox.can_share();
+            self.strategy = self.strategy.or(defaults, can_share);
         }
         self.max_iterations = self.max_iterations.or(defaults.iterations);
         if let (None, true, Some(agent)) = (&self.agent, self.command.is_empty(), &defaults.agent) {
@@ -285,7 +277,7 @@ fn agents() -> PossibleValuesParser {
     PossibleValuesParser::new(values)
 }
 
-fn parse_pair(text: &str) -> Result<(String, String), String> {
+pub(in crate::commands) fn parse_pair(text: &str) -> Result<(String, String), String> {
     let refused = || format!("`{}` is not KEY=VALUE", text.escape_debug());
     let (key, value) = text.split_once('=').ok_or_else(refused)?;
     if key.is_empty() {

@@ -20,7 +20,9 @@ use cofferdam::{RunError, RunOptions};
 use serde::Serialize;
 
 pub(crate) use arguments::Arguments;
+pub(super) use arguments::parse_pair;
 use life::Life;
+pub(super) use prompt::prompt_arguments;
 
 use crate::commands::defaults::Defaults;
 use crate::commands::{attach, keep_ready, living};

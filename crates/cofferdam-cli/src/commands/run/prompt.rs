@@ -93,7 +93,9 @@ fn ask(key: &str) -> Result<String, CliError> {
 }
 
 /// The values of `--arg`.
-fn prompt_arguments(pairs: Vec<(String, String)>) -> Result<BTreeMap<String, String>, CliError> {
+pub(in crate::commands) fn prompt_arguments(
+    pairs: Vec<(String, String)>,
+) -> Result<BTreeMap<String, String>, CliError> {
     let mut arguments = BTreeMap::new();
     for (key, value) in pairs {
         if arguments.contains_key(&key) {

@@ -541,7 +541,7 @@ async fn finish_one(
         judge: None,
     };
     let (outcome, commits, beside, changed_outside) = match owned.record.outcome.clone() {
-        // It was judged in: what it left is no work.
+        // Something was tried in it: what it left is no work.
         _ if owned.record.is_check => (Outcome::nobodys(), 0, Vec::new(), Vec::new()),
         // Its command died while it cleaned up: what collecting needs may be gone already.
         Some(outcome) if owned.record.phase == Phase::Collected => {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 pub use error::PlanError;
-pub(super) use task::{Prompt, TaskPlan, plan as plan_task};
+pub(super) use task::{Prompt, TaskPlan, plan as plan_task, prompt};
 
 use self::branches::branches;
 use super::check_plan::CheckPlan;

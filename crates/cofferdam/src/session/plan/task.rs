@@ -95,7 +95,8 @@ pub(in crate::session) async fn plan(
     })
 }
 
-fn prompt(
+/// What the agent is asked, and the arguments that it has no place for.
+pub(in crate::session) fn prompt(
     source: &PromptSource,
     source_branch: &str,
     target_branch: &str,
