@@ -17,6 +17,33 @@ pub(crate) fn is_yes() -> bool {
     read.is_ok() && matches!(line.trim(), "y" | "Y" | "yes" | "Yes")
 }
 
+/// Which of these the person at the terminal chooses, by its name or its number from 1; Enter alone is number `usual`, from 0. `None`:
+/// nobody answers.
+pub(crate) fn choice(question: &str, names: &[&str], usual: usize) -> Option<usize> {
+    let numbered = names.iter().enumerate();
+    let numbered: Vec<_> = numbered
+        .map(|(number, name)| format!("{}) {name}", number + 1))
+        .collect();
+    loop {
+        let text = format!("{question}: {} [{}] ", numbered.join("  "), names[usual]);
+        output::note(&text);
+        let mut line = String::new();
+        if std::io::stdin().read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let line = line.trim();
+        if line.is_empty() {
+            return Some(usual);
+        }
+        let number = line.parse::<usize>().ok();
+        let number = number.and_then(|number| number.checked_sub(1));
+        let found = names.iter().position(|name| *name == line).or(number);
+        if let Some(found) = found.filter(|found| *found < names.len()) {
+            return Some(found);
+        }
+    }
+}
+
 /// How long standard input may keep silent where a prompt must come from it.
 const PATIENCE: Duration = Duration::from_mins(10);
 /// The same where a prompt may come from it: scripts start commands with a pipe that nobody writes.

@@ -406,8 +406,16 @@ pub(super) enum ProviderName {
 }
 
 impl ProviderName {
+    pub(super) fn engine(self) -> Option<Kind> {
+        match self {
+            Self::Native => None,
+            Self::Docker => Some(Kind::Docker),
+            Self::Podman => Some(Kind::Podman),
+        }
+    }
+
     /// As records have it.
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
             Self::Docker => Kind::Docker.name(),
@@ -532,9 +540,10 @@ pub(super) fn engine(
         ProviderName::Native if given.runtime.is_some() => {
             return usage("`--runtime` is for containers: add `--sandbox docker`");
         }
-        ProviderName::Native => return Ok(None),
-        ProviderName::Docker => Kind::Docker,
-        ProviderName::Podman => Kind::Podman,
+        place => place.engine(),
+    };
+    let Some(kind) = kind else {
+        return Ok(None);
     };
     let mut options = EngineOptions::new(environment.home.engines(), environment.engines());
     options.image.clone_from(&given.image);

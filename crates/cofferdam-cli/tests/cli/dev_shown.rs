@@ -148,6 +148,8 @@ fn init_prepares_a_repository() {
     let mut asked = lives.on_a_terminal(&["init"]);
     asked.expect("too? [y/N]");
     asked.press("y\r");
+    asked.expect("prompts to begin with:");
+    asked.press("\r");
     asked.expect("build the image now? [y/N]");
     asked.press("n\r");
     asked.ends_with(0);

@@ -109,6 +109,7 @@ mod synced_containers;
 mod synced_faults;
 mod synced_inputs;
 mod synced_places;
+mod templates;
 mod terminal;
 mod told;
 mod tools;

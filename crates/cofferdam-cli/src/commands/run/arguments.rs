@@ -270,7 +270,7 @@ impl Arguments {
     }
 }
 
-fn agents() -> PossibleValuesParser {
+pub(in crate::commands) fn agents() -> PossibleValuesParser {
     let values = AGENTS
         .iter()
         .map(|kind| PossibleValue::new(kind.name).help(kind.about));

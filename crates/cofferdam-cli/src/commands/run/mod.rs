@@ -20,7 +20,7 @@ use cofferdam::{RunError, RunOptions};
 use serde::Serialize;
 
 pub(crate) use arguments::Arguments;
-pub(super) use arguments::parse_pair;
+pub(super) use arguments::{agents, parse_pair};
 use life::Life;
 pub(super) use prompt::prompt_arguments;
 

@@ -1,0 +1,576 @@
+//! `init` with a template: what it asks, what it writes, and that its commands do what they say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use crate::environment::{Done, TestEnvironment};
+use crate::lives::Lives;
+
+const TEMPLATES: [&str; 5] = [
+    "blank",
+    "simple-loop",
+    "sequential-reviewer",
+    "parallel-planner",
+    "parallel-planner-with-review",
+];
+/// It does what a prompt of a template asks for; the backlog is a directory with a file for each open item. It fails at the first try of
+/// item 3, with a commit.
+const AGENT: &str = r#"
+prompt=$(cat)
+work() {
+    if [ "$1" = 3 ] && [ ! -e begun-3 ]; then
+        touch begun-3; git add .; git commit -qm 'begun 3'
+        exit 1
+    fi
+    echo "$1" > "done-$1.txt"
+    git rm -q "backlog/$1"; git add .; git commit -qm "item $1"
+}
+case $prompt in
+    'Plan the next work'*)
+        waiting=$(printf '%s\n' "$prompt" | sed -n 's/^These branches.*: //p')
+        review=
+        case $prompt in *'"review"'*) review=', "review": {"prompt_file": "review.md"}' ;; esac
+        tasks=
+        for item in $(ls backlog 2>/dev/null); do
+            case "$(printf '%s\n' "$prompt")" in *"cofferdam/task-$item"*) continue ;; esac
+            tasks="$tasks${tasks:+, }{\"name\": \"task-$item\", \"prompt_file\": \"work.md\", \"args\": {\"ID\": \"$item\", \"TITLE\": \"\"}$review}"
+        done
+        echo "<plan>{\"tasks\": [$tasks]}</plan>" ;;
+    'Work on item '*) work "$(printf '%s\n' "$prompt" | sed -n '1s/^Work on item \([0-9]*\) .*/\1/p')" ;;
+    'Work on one open item'*)
+        item=$(printf '%s\n' "$prompt" | sed '/^Look at/q' | grep -m 1 '^[0-9]') || { echo '<promise>COMPLETE</promise>'; exit 0; }
+        work "$item" ;;
+    'Review the work'*)
+        name=$(printf '%s\n' "$prompt" | sed -n '1s:.*cofferdam/\([a-z0-9-]*\).*:\1:p')
+        echo yes > "reviewed-$name-$(git rev-list --count HEAD)"; git add .; git commit -qm "review of $name" ;;
+    'Mine'*) touch made; git add .; git commit -qm made ;;
+    *) echo "what is this: $prompt"; exit 9 ;;
+esac
+"#;
+
+/// A user with `cofferdam` on their `PATH`, an agent and a backlog of these items.
+fn world(items: &[&str]) -> TestEnvironment {
+    let environment = TestEnvironment::with_repository();
+    let bin = environment.home().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    symlink(env!("CARGO_BIN_EXE_cofferdam"), bin.join("cofferdam")).unwrap();
+    environment.write("agent.sh", AGENT);
+    for item in items {
+        environment.write(&format!("backlog/{item}"), "to do\n");
+    }
+    environment.git(&["add", "."]);
+    environment.git(&["commit", "-qm", "backlog"]);
+    environment
+}
+
+fn typed(environment: &TestEnvironment, line: &str) -> Done {
+    environment.shell(&format!("PATH=~/bin:$PATH; {line}"))
+}
+
+fn init(environment: &TestEnvironment, template: &str, backlog: &str, agent: &str) -> Done {
+    let mut words = vec!["init", ".", "--template", template, "--agent", agent];
+    words.extend(["--sandbox", "native", "--backlog", backlog]);
+    environment.cofferdam(&words).expect_code(0)
+}
+
+/// What it said comes next.
+fn next(done: &Done) -> Vec<String> {
+    let (_, after) = done.stderr.split_once("next:\n").unwrap();
+    let lines = after.lines().take_while(|line| line.starts_with("  "));
+    lines.map(|line| line.trim().to_owned()).collect()
+}
+
+/// Types what comes next, and fills in what is the user's. The last command's end is returned.
+fn follow(environment: &TestEnvironment, template: &str, agent: &str) -> (String, Done) {
+    let done = init(environment, template, "custom", agent);
+    let mut last = None;
+    for line in next(&done) {
+        let line = line.replace("PROGRAM", "sh ./agent.sh");
+        let line = format!("export EDITOR='cp mine'; {line}");
+        let done = typed(environment, &line);
+        if line.contains("grep -rn") {
+            let directory = format!(".cofferdam/prompts/{template}");
+            if template != "blank" {
+                assert!(done.stdout.contains(&directory), "{done}");
+            }
+            typed(
+                environment,
+                &format!(
+                    "for file in {directory}/*.md; do sed -i -e 's/!`echo .FILL-IN: a command that lists[^`]*`/!`ls backlog 2>\\/dev\\/null || true`/' \
+                     -e 's/!`echo .FILL-IN: a command that shows[^`]*`/!`cat backlog\\/{{{{ID}}}}`/' -e 's/`FILL-IN[^`]*`/`git rm`/' $file; done; \
+                     ! grep -rn FILL-IN {directory}"
+                ),
+            )
+            .expect_code(0);
+        }
+        last = Some((line, done));
+    }
+    last.unwrap()
+}
+
+fn files(environment: &TestEnvironment, pattern: &str) -> String {
+    typed(environment, &format!("echo {pattern}"))
+        .stdout
+        .trim()
+        .to_owned()
+}
+
+// covers: S2-34
+#[test]
+fn the_blank_one_does_what_its_user_writes() {
+    let environment = world(&[]);
+    environment.write("mine", "Mine: {{SOURCE_BRANCH}}\n");
+    let (_, done) = follow(&environment, "blank", "command");
+    assert!(done.expect_code(0).stdout.starts_with("landed: 1 commit"));
+    environment.git(&["show", "HEAD:made"]);
+}
+
+// covers: S2-34, S2-35
+#[test]
+fn a_loop_works_until_nothing_is_left() {
+    let environment = world(&["1", "2", "4"]);
+    let (line, done) = follow(&environment, "simple-loop", "command");
+    done.expect_code(0);
+    assert!(
+        line.contains("cofferdam merge loop && cofferdam gc"),
+        "{line}"
+    );
+    assert_eq!(
+        files(&environment, "done-*"),
+        "done-1.txt done-2.txt done-4.txt"
+    );
+    assert!(!environment.repository().join("backlog").exists());
+    environment.expect_clean();
+    // The same another time, with a new item.
+    environment.write("backlog/5", "more\n");
+    environment.git(&["add", "."]);
+    environment.git(&["commit", "-qm", "more"]);
+    let again = init(&environment, "simple-loop", "custom", "command");
+    let lines = next(&again);
+    assert!(
+        !lines.iter().any(|line| line.contains("git add")),
+        "{again}"
+    );
+    for line in &lines[1..] {
+        typed(&environment, &line.replace("PROGRAM", "sh ./agent.sh")).expect_code(0);
+    }
+    assert!(environment.repository().join("done-5.txt").exists());
+}
+
+#[test]
+fn items_one_after_the_other_are_reviewed_and_merged() {
+    let environment = world(&["1", "2", "3"]);
+    let (line, done) = follow(&environment, "sequential-reviewer", "command");
+    // Item 3 fails at its first try, and what was committed of it waits.
+    done.expect_code(1);
+    assert_eq!(files(&environment, "done-*"), "done-1.txt done-2.txt");
+    let done = typed(&environment, &line).expect_code(0);
+    assert!(done.stdout.ends_with("nothing is left to do\n"), "{done}");
+    assert_eq!(
+        files(&environment, "done-*"),
+        "done-1.txt done-2.txt done-3.txt"
+    );
+    let reviews = environment.git(&["log", "--format=%s", "--grep=^review of item"]);
+    assert_eq!(reviews.lines().count(), 3, "{reviews}");
+    environment.expect_clean();
+}
+
+/// The first time one merge is in the way of a file of the user's, and one task fails. Neither is lost, nor done twice.
+#[test]
+fn what_is_finished_is_merged_also_when_it_was_missed() {
+    for template in ["parallel-planner", "parallel-planner-with-review"] {
+        let environment = world(&["1", "2", "3"]);
+        environment.write("done-1.txt", "the user's own\n");
+        let (line, done) = follow(&environment, template, "command");
+        let done = done.expect_code(1);
+        assert!(done.stderr.contains("not all tasks ended well"), "{done}");
+        assert!(
+            done.stderr.contains("cofferdam/task-1 is not merged yet"),
+            "{done}"
+        );
+        assert_eq!(environment.read("done-1.txt"), "the user's own\n");
+        assert!(!environment.repository().join("begun-3").exists());
+        let merged = environment.git(&["ls-files", "done-*"]);
+        assert_eq!(merged, "done-2.txt");
+        // Of the plan only what failed is done again; the file is still in the way.
+        let done = typed(&environment, &line).expect_code(1);
+        assert!(done.stdout.contains("done before"), "{done}");
+        assert!(done.stderr.contains("nothing is left to plan"), "{done}");
+        assert_eq!(
+            environment.git(&["ls-files", "done-*"]),
+            "done-2.txt\ndone-3.txt"
+        );
+        // No plan knows of it any more. Git does.
+        let logs = environment.repository().join(".cofferdam/logs");
+        assert!(!logs.join(format!("{template}.json")).exists());
+        std::fs::remove_file(environment.repository().join("done-1.txt")).unwrap();
+        let done = typed(&environment, &line).expect_code(0);
+        assert!(done.stderr.contains("nothing is left to do"), "{done}");
+        assert_eq!(
+            files(&environment, "done-*"),
+            "done-1.txt done-2.txt done-3.txt"
+        );
+        for item in ["item 1", "item 2", "item 3"] {
+            let grep = format!("--grep=^{item}$");
+            assert_eq!(environment.git(&["log", "--format=%s", &grep]), item);
+        }
+        let reviews = environment.git(&["log", "--format=%s", "--grep=^review of task"]);
+        let count = if template == "parallel-planner" { 0 } else { 3 };
+        assert_eq!(reviews.lines().count(), count, "{reviews}");
+        assert_eq!(environment.git(&["branch", "--list", "cofferdam/*"]), "");
+        environment.expect_clean();
+    }
+}
+
+/// Killed after its tasks ended and before anything was merged.
+#[test]
+fn a_planner_that_died_goes_on_with_what_is_finished() {
+    let environment = world(&["1", "2"]);
+    init(&environment, "parallel-planner", "custom", "command");
+    // Who dies at the first merge.
+    environment.write(
+        "../home/dying/cofferdam",
+        "#!/bin/sh\nif [ $1 = merge ]; then kill -9 $PPID; exit 9; fi\nexec ~/bin/cofferdam \"$@\"\n",
+    );
+    typed(&environment, "chmod +x ~/dying/cofferdam").expect_code(0);
+    let line = "sh .cofferdam/prompts/parallel-planner/run.sh -- sh ./agent.sh";
+    let (_, fill) = (
+        "",
+        "sed -i -e 's/!`echo .FILL-IN: a command that lists[^`]*`/!`ls backlog || true`/' -e 's/!`echo .FILL-IN[^`]*`//' .cofferdam/prompts/parallel-planner/*.md; git add .cofferdam; git commit -qm p",
+    );
+    typed(&environment, fill).expect_code(0);
+    let died = environment.shell(&format!("PATH=~/dying:$PATH; {line}; true"));
+    assert_eq!(environment.git(&["ls-files", "done-*"]), "", "{died}");
+    assert_eq!(
+        environment
+            .git(&["branch", "--list", "cofferdam/task-*"])
+            .lines()
+            .count(),
+        2
+    );
+    // Somebody has thrown the plan away meanwhile.
+    std::fs::remove_file(
+        environment
+            .repository()
+            .join(".cofferdam/logs/parallel-planner.json"),
+    )
+    .unwrap();
+    typed(&environment, line).expect_code(0);
+    assert_eq!(
+        environment.git(&["ls-files", "done-*"]),
+        "done-1.txt\ndone-2.txt"
+    );
+    environment.expect_clean();
+}
+
+/// All files of a template, by their paths below the repository's top.
+fn written(environment: &TestEnvironment) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    let mut left = vec![environment.repository().join(".cofferdam")];
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(path.read_dir().unwrap().map(|entry| entry.unwrap().path()));
+        } else {
+            let name = path.strip_prefix(environment.repository()).unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            files.insert(name.to_str().unwrap().to_owned(), text);
+        }
+    }
+    files
+}
+
+/// The keys in double braces.
+fn keys(text: &str) -> BTreeSet<&str> {
+    let parts = text.split("{{").skip(1);
+    parts
+        .map(|part| part.split("}}").next().unwrap().trim())
+        .collect()
+}
+
+// covers: S2-35
+#[test]
+fn what_was_chosen_is_filled_in() {
+    let at_run_time = ["ID", "TITLE", "UNMERGED", "SOURCE_BRANCH", "TARGET_BRANCH"];
+    for (backlog, [list, view, close, tool, asks]) in [
+        (
+            "github",
+            [
+                "gh issue list",
+                "gh issue view",
+                "gh issue close",
+                "install -y --no-install-recommends gh",
+                "GH_REPO: acme/tool",
+            ],
+        ),
+        (
+            "beads",
+            [
+                "bd ready",
+                "bd show",
+                "bd close",
+                "@beads/bd@",
+                "--copy .beads",
+            ],
+        ),
+        (
+            "custom",
+            [
+                "FILL-IN: a command that lists",
+                "FILL-IN: a command that shows",
+                "FILL-IN: a command that closes",
+                "FILL-IN",
+                "FILL-IN",
+            ],
+        ),
+    ] {
+        let environment = world(&[]);
+        environment.git(&["remote", "add", "origin", "git@github.com:acme/tool.git"]);
+        for template in TEMPLATES.into_iter().rev() {
+            let done = init(&environment, template, backlog, "qwen");
+            let place = format!(".cofferdam/prompts/{template}/");
+            let all = written(&environment);
+            let own: BTreeMap<_, _> = all
+                .iter()
+                .filter(|(path, _)| path.starts_with(&place))
+                .collect();
+            assert!(own.len() >= 2, "{own:?}");
+            let mut together = String::new();
+            for (path, text) in &own {
+                let left: Vec<_> = keys(text)
+                    .into_iter()
+                    .filter(|key| !at_run_time.contains(key))
+                    .collect();
+                assert!(left.is_empty(), "{path}: {left:?}");
+                together.push_str(text);
+                let is = |end: &str| {
+                    Path::new(path)
+                        .extension()
+                        .is_some_and(|found| found == end)
+                };
+                if is("json") {
+                    serde_json::from_str::<serde_json::Value>(text).unwrap();
+                } else if is("sh") {
+                    typed(&environment, &format!("sh -n {path}")).expect_code(0);
+                    assert!(text.contains("--agent qwen --sandbox native"), "{text}");
+                } else if is("md") {
+                    let mut words = vec!["prompt", "check", path];
+                    for key in keys(text)
+                        .into_iter()
+                        .filter(|key| !key.ends_with("_BRANCH"))
+                    {
+                        words.extend([
+                            "--arg",
+                            match key {
+                                "ID" => "ID=1",
+                                "TITLE" => "TITLE=t",
+                                _ => "UNMERGED=none",
+                            },
+                        ]);
+                    }
+                    environment.cofferdam(&words).expect_code(0);
+                }
+            }
+            if template != "blank" {
+                for command in [list, view, close] {
+                    assert!(together.contains(command), "{template}: {command}");
+                }
+            }
+            let approves = next(&done)
+                .iter()
+                .any(|line| line.starts_with("cofferdam approve"));
+            assert_eq!(
+                approves,
+                backlog == "github" && template != "blank",
+                "{done}"
+            );
+        }
+        let recipe = environment.read(".cofferdam/Dockerfile");
+        assert!(recipe.contains(tool), "{recipe}");
+        assert!(
+            recipe.contains("npm install --global @qwen-code/qwen-code"),
+            "{recipe}"
+        );
+        assert!(environment.read(".cofferdam/config.yaml").contains(asks));
+        environment.cofferdam(&["config", "check"]).expect_code(0);
+        // No key of the user's and nothing of runs is in the commit that it names.
+        environment.write(".cofferdam/.env", "KEY=secret\n");
+        environment.git(&["add", ".cofferdam"]);
+        let added = environment.git(&["diff", "--cached", "--name-only"]);
+        assert!(
+            added.contains("config.yaml") && !added.contains(".env"),
+            "{added}"
+        );
+    }
+}
+
+// covers: S2-34
+#[test]
+fn without_a_terminal_what_is_missing_is_named() {
+    let environment = TestEnvironment::with_repository();
+    for (given, missing) in [
+        (
+            &["--template", "simple-loop"][..],
+            &["--agent", "--sandbox", "--backlog"][..],
+        ),
+        (
+            &["--agent", "codex"],
+            &["--template", "--sandbox", "--backlog"],
+        ),
+        (
+            &["--backlog", "beads", "--sandbox", "native"],
+            &["--template", "--agent"],
+        ),
+        (
+            &["--template", "blank", "--sandbox", "docker"],
+            &["--agent"],
+        ),
+        (
+            &[
+                "--template",
+                "parallel-planner",
+                "--agent",
+                "pi",
+                "--sandbox",
+                "podman",
+            ],
+            &["--backlog"],
+        ),
+    ] {
+        let done = environment
+            .cofferdam(&[&["init", "."], given].concat())
+            .expect_code(2);
+        let first = done.stderr.lines().next().unwrap();
+        let named = missing
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect::<Vec<_>>();
+        assert_eq!(
+            first,
+            format!(
+                "error: there is no terminal to ask for {}",
+                named.join(", ")
+            )
+        );
+    }
+    environment
+        .cofferdam(&["init", ".", "--template", "none"])
+        .expect_code(2);
+    environment.expect_nothing_made();
+    // The example of the hint is one that works.
+    let hint = environment
+        .cofferdam(&["init", ".", "--agent", "codex"])
+        .stderr;
+    let (_, words) = hint.split_once("`cofferdam ").unwrap();
+    let words: Vec<_> = words.split('`').next().unwrap().split(' ').collect();
+    environment.cofferdam(&words).expect_code(0);
+    // A build's engine alone wants no template.
+    let other = TestEnvironment::with_repository();
+    other
+        .cofferdam(&["init", ".", "--sandbox", "native"])
+        .expect_code(0);
+    assert!(!other.repository().join(".cofferdam/prompts").exists());
+}
+
+#[test]
+fn nothing_of_the_users_is_overwritten() {
+    let environment = world(&[]);
+    environment.cofferdam(&["init", "."]).expect_code(0);
+    // Nobody changed what it wrote before: it is replaced, with what the choice needs.
+    init(&environment, "sequential-reviewer", "github", "codex");
+    assert!(
+        environment
+            .read(".cofferdam/config.yaml")
+            .contains("GH_TOKEN")
+    );
+    let first = written(&environment);
+    let again = init(&environment, "sequential-reviewer", "github", "codex");
+    assert_eq!(written(&environment), first);
+    assert!(!again.stderr.contains("wrote"), "{again}");
+    let quiet = again
+        .stderr
+        .lines()
+        .filter(|line| line.contains("repository/.cofferdam/"));
+    assert_eq!(quiet.count(), 0, "{again}");
+    // What the user changed stays, byte for byte, whatever else is chosen.
+    for path in [
+        ".cofferdam/config.yaml",
+        ".cofferdam/Dockerfile",
+        ".cofferdam/prompts/sequential-reviewer/work.md",
+        ".cofferdam/prompts/sequential-reviewer/run.sh",
+    ] {
+        environment.write(path, "# mine \u{7f}\r\n");
+    }
+    let mine = written(&environment);
+    for backlog in ["github", "beads"] {
+        let done = init(&environment, "sequential-reviewer", backlog, "codex");
+        assert!(done.stderr.contains("stays as it is"), "{done}");
+        let now = written(&environment);
+        assert_eq!(
+            now[".cofferdam/config.yaml"],
+            mine[".cofferdam/config.yaml"]
+        );
+        assert_eq!(now, mine);
+    }
+    // By force what is the user's is kept beside.
+    let words = [
+        "init",
+        ".",
+        "--force",
+        "--template",
+        "sequential-reviewer",
+        "--agent",
+        "codex",
+        "--sandbox",
+        "native",
+        "--backlog",
+        "github",
+    ];
+    environment.cofferdam(&words).expect_code(0);
+    let mut now = written(&environment);
+    for (path, text) in &mine {
+        if *text != first[path] {
+            assert_eq!(now.remove(&format!("{path}.before")).unwrap(), *text);
+        }
+    }
+    assert_eq!(now, first);
+    // What leads elsewhere is nobody's place for prompts.
+    let prompts = environment.repository().join(".cofferdam/prompts");
+    std::fs::rename(&prompts, environment.home().join("elsewhere")).unwrap();
+    symlink(environment.home().join("elsewhere"), &prompts).unwrap();
+    let done = environment.cofferdam(&words).expect_code(1);
+    assert!(done.stderr.contains("prompts is no directory"), "{done}");
+}
+
+// covers: S2-34
+#[test]
+fn a_person_at_a_terminal_is_asked() {
+    let lives = Lives::new();
+    let mut asked = lives.on_a_terminal(&["init", ".", "--backlog", "beads"]);
+    asked.expect("prompts to begin with: 1) none  2) blank");
+    asked.press("nonsense\r");
+    asked.expect("prompts to begin with:");
+    asked.press("simple-loop\r");
+    asked.expect("the agent: 1) claude-code");
+    asked.press("2\r");
+    asked.expect("its sandbox: 1) native");
+    asked.press("\r");
+    asked.expect("build the image now? [y/N]");
+    asked.press("n\r");
+    asked.expect("--agent codex --sandbox native");
+    asked.ends_with(0);
+    assert!(
+        lives
+            .read(".cofferdam/prompts/simple-loop/loop.md")
+            .contains("bd ready")
+    );
+    // Enter alone is none.
+    let other = Lives::new();
+    let mut asked = other.on_a_terminal(&["init", "."]);
+    asked.expect("prompts to begin with:");
+    asked.press("\r");
+    asked.expect("build the image now? [y/N]");
+    asked.press("\r");
+    asked.ends_with(0);
+    assert!(!other.repository().join(".cofferdam/prompts").exists());
+}
