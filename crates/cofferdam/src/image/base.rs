@@ -117,6 +117,11 @@ pub async fn build_base(
     })
 }
 
+/// Whether the base has this package of npm's, of whichever version.
+pub fn base_has(package: &str) -> bool {
+    DOCKERFILE.contains(&format!("\"{package}@$"))
+}
+
 async fn versions(
     base: &Base,
     said: &mut (impl FnMut(Progress<'_>) + Send),

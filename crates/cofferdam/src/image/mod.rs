@@ -14,7 +14,7 @@ mod repository;
 use std::io;
 use std::path::PathBuf;
 
-pub use base::{Base, Built, Variant, Versions, build_base};
+pub use base::{Base, Built, Variant, Versions, base_has, build_base};
 pub use build::Progress;
 pub use newest::Web;
 pub use repository::{STARTER, Source, build_repository};

@@ -171,11 +171,11 @@ pub(super) fn config(choices: &Choices, origin: Option<&str>) -> String {
 /// `.cofferdam/Dockerfile` with what the choice needs.
 pub(super) fn recipe(choices: &Choices) -> String {
     let tools = choices.backlog.map(Backlog::tools).unwrap_or_default();
+    // A program of the user's is theirs to install.
     let kind = AGENTS.iter().find(|kind| kind.name == choices.agent);
-    let agent = match kind {
-        // The base has them.
-        Some(kind) if ["claude-code", "codex", "command"].contains(&kind.name) => String::new(),
+    let agent = match kind.filter(|_| !choices.has_program()) {
         Some(kind) => match &kind.npm {
+            Some(npm) if cofferdam::image::base_has(npm.package) => String::new(),
             Some(npm) => format!(
                 "\n# The agent; a version after its name, as in PACKAGE@1.2.3, is the same tomorrow:\nUSER root\nRUN npm install --global {}\n",
                 npm.package
