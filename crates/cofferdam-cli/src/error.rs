@@ -588,6 +588,10 @@ fn sandbox_hint(error: &SandboxError) -> Option<String> {
             Some("see what this machine lacks with `cofferdam doctor`".to_owned())
         }
         SandboxError::Wall(error) => Some(wall_hint(error)),
+        SandboxError::HostProgram { .. } => Some(
+            "see which agents there are with `cofferdam doctor`, and install it where your `PATH` leads"
+                .to_owned(),
+        ),
         SandboxError::Program { .. }
         | SandboxError::Gone(_)
         | SandboxError::TimedOut(_)

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -335,6 +335,41 @@ impl Drop for Running {
         }
         // The leader may be gone while others of its group still run.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+}
+
+/// Starts a program on a new terminal, in a session of its own, and gives the terminal's other side, which does not block. Not bounded: a
+/// person is there. The whole environment is given.
+pub fn start_on_terminal(
+    arguments: &[OsString],
+    environment: &BTreeMap<OsString, OsString>,
+    directory: &Path,
+) -> io::Result<(tokio::process::Child, OwnedFd)> {
+    let Some((program, arguments)) = arguments.split_first() else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let (terminal, program_side) = pty_process::open().map_err(of_terminal)?;
+    let command = pty_process::Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .envs(environment)
+        .current_dir(directory);
+    let child = command.spawn(program_side).map_err(of_terminal)?;
+    Ok((child, terminal.as_fd().try_clone_to_owned()?))
+}
+
+fn of_terminal(error: pty_process::Error) -> io::Error {
+    match error {
+        pty_process::Error::Io(error) => error,
+        error => io::Error::other(error),
+    }
+}
+
+/// Sends a signal to the process group of a program of [`start_on_terminal`].
+pub fn signal_session(leader: &tokio::process::Child, signal: rustix::process::Signal) {
+    let id = leader.id().and_then(|id| i32::try_from(id).ok());
+    if let Some(group) = id.and_then(rustix::process::Pid::from_raw) {
+        let _ = rustix::process::kill_process_group(group, signal);
     }
 }
 

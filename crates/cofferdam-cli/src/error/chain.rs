@@ -227,6 +227,7 @@ fn in_plan(error: &PlanError) -> Cause<'_> {
         | PlanError::CopyWithHead
         | PlanError::Uncommitted { .. }
         | PlanError::LayerHook
+        | PlanError::ExpressionsOnHost
         | PlanError::NoLayers { .. }
         | PlanError::Hide { .. }
         | PlanError::Protect { .. }

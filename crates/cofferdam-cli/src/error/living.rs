@@ -187,6 +187,7 @@ fn in_the_sandbox(name: &str, error: &SandboxError) -> Option<String> {
         SandboxError::NoEngine { .. } => gone_for_good(name),
         // They have hints of their own, or need none.
         SandboxError::Program { .. }
+        | SandboxError::HostProgram { .. }
         | SandboxError::Unsupported { .. }
         | SandboxError::Unable { .. }
         | SandboxError::Files { .. }

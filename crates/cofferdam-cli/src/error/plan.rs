@@ -46,6 +46,10 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::Uncommitted { path, .. } => {
             format!("commit it, or add `--copy {}`", shell_word(path))
         }
+        PlanError::ExpressionsOnHost => {
+            "`cofferdam prompt check FILE --run` shows what they print: give that with `--prompt`, or leave out `--no-sandbox`"
+                .to_owned()
+        }
         PlanError::LayerHook => "use `--mode bind`".to_owned(),
         PlanError::NoLayers { .. } => {
             "leave out `--mode layer`, or use `--mode bind` or `--mode copy`; `cofferdam doctor` looks at it too".to_owned()
@@ -180,6 +184,7 @@ pub(crate) fn hint_within(error: &PlanError) -> Option<String> {
         | PlanError::CopyWithHead
         | PlanError::Uncommitted { .. }
         | PlanError::LayerHook
+        | PlanError::ExpressionsOnHost
         | PlanError::NoLayers { .. }
         | PlanError::Hide { .. }
         | PlanError::Protect { .. }

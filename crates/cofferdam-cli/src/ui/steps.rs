@@ -1,6 +1,7 @@
 //! The story of a run in lines: a pure function from events to text that is safe to show.
 
 use cofferdam::agent::AgentEvent;
+use cofferdam::sandbox::host;
 use cofferdam::session::{Event, ModeReason, Notice};
 use cofferdam::text::{printable_line, without_colours};
 
@@ -247,7 +248,10 @@ impl Narrator {
             }
             _ => format!("the agent's commits land on {source}"),
         };
+        let on_host = provider == host::NAME;
         let chosen = match (self.strategy_by_default, why_mode) {
+            (true, _) if on_host => format!("{strategy} (the default)"),
+            (false, _) if on_host => (*strategy).to_owned(),
             (_, ModeReason::Head) => (*strategy).to_owned(),
             (true, ModeReason::Possible) => format!("{strategy}, mode {mode} (both the default)"),
             (by_default, why) => format!(
@@ -258,18 +262,20 @@ impl Narrator {
         };
         let of_image = image.as_ref().map(|image| format!(", image {image}"));
         let place = format!("{provider}{}", of_image.unwrap_or_default());
-        let mut texts = vec![
-            format!("{chosen}: {how}"),
+        let agent = printable_line(agent);
+        let within = if on_host {
+            format!("no sandbox, agent {agent}")
+        } else {
             format!(
-                "sandbox {name} ({}), agent {}, at most {}",
+                "sandbox {name} ({}), agent {agent}, at most {}",
                 printable_line(&place),
-                printable_line(agent),
                 human::plural(
                     usize::try_from(*max_iterations).unwrap_or(usize::MAX),
                     "iteration"
                 )
-            ),
-        ];
+            )
+        };
+        let mut texts = vec![format!("{chosen}: {how}"), within];
         if let Some(log) = log.as_ref().filter(|_| self.hints) {
             texts.push(format!("log: tail -f {}", shell_word(log)));
         }

@@ -88,6 +88,7 @@ mod merge;
 mod mistakes;
 mod mounted;
 mod network;
+mod no_sandbox;
 mod notes;
 mod orphans;
 mod plan;

@@ -215,6 +215,9 @@ pub struct Record {
     /// Commits are judged in it, or a prompt is tried: what is in it is nobody's work.
     #[serde(default)]
     pub is_check: bool,
+    /// There is no sandbox: its program worked on this machine, with its user's own git.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub on_host: bool,
     /// A branch or file that was kept for the user, in words.
     #[serde(default)]
     pub kept: Option<String>,

@@ -32,6 +32,7 @@ fn record(name: &str, repository: &Path) -> Record {
         protected: Vec::new(),
         checked: false,
         is_check: false,
+        on_host: false,
         kept: None,
         outcome: None,
         network: None,

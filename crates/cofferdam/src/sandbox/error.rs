@@ -65,6 +65,9 @@ pub enum SandboxError {
         fault: ProgramFault,
         reason: String,
     },
+    /// The same without a sandbox.
+    #[error("cannot run `{program}`: {reason}")]
+    HostProgram { program: String, reason: String },
     /// By [`super::Sandbox::unpack`] and [`super::Sandbox::snapshot`].
     #[error("cannot {action} the sandbox: {reason}")]
     Files {

@@ -18,7 +18,9 @@ pub(super) fn events(
     uncommitted: usize,
 ) -> Vec<Event> {
     let mut notices = Vec::new();
-    if options.session.network == NetworkOptions::Open {
+    if options.session.on_host {
+        notices.push(Notice::OnHost);
+    } else if options.session.network == NetworkOptions::Open {
         notices.push(Notice::NetworkOpen);
     }
     for name in &task.unused_arguments {

@@ -362,6 +362,9 @@ impl std::fmt::Display for Notice {
                  services on this machine and in your private networks too, and nothing is logged"
                     .to_owned()
             }
+            Self::OnHost => {
+                "no sandbox: the agent works on this machine as you do, and asks you before it does something".to_owned()
+            }
             Self::ModelRefused { what, reason, .. } => {
                 format!("the agent's model is at {what}, which is refused: {reason}")
             }

@@ -213,6 +213,8 @@ pub enum Notice {
     },
     /// The sandbox has the host's network: no wall.
     NetworkOpen,
+    /// There is no sandbox.
+    OnHost,
     /// The user's `config.yaml` cannot be used: none of its rules is in force, and nothing takes their place.
     ConfigUnread {
         text: String,

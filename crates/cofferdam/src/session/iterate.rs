@@ -282,7 +282,8 @@ impl Iterating<'_> {
     /// What the agent's program is started with.
     fn request(&self, prompt: &str, talk: &Talk) -> AgentRequest {
         let mut request = AgentRequest::new(prompt);
-        request.skip_permissions = true;
+        // Without a sandbox its user is the one who lets it.
+        request.skip_permissions = !self.options.session.on_host;
         request.logged_in = self.plan.login.is_some();
         request.environment.clone_from(&self.plan.environment);
         request.directory = Some(self.workdir.to_owned());

@@ -54,6 +54,7 @@ mod model;
 mod mounts;
 mod network;
 mod network_options;
+mod on_host;
 mod on_shelf;
 mod options;
 mod outlived;
@@ -111,6 +112,7 @@ pub use living::{Session, SessionError, SessionExec};
 pub use login::{ForeignLogin, LoginError, forget_login, keep_login, kept_login};
 pub use mode_reason::ModeReason;
 pub use network_options::NetworkOptions;
+pub use on_host::{HostOptions, Interactive};
 pub use on_shelf::Unpushed;
 pub use options::{
     COMPLETION_SIGNAL, Caller, Hook, Hooks, LogLimits, PromptSource, Resume, RunLog, RunOptions,

@@ -237,6 +237,8 @@ pub struct SessionOptions {
     pub ports: Vec<PublishedPort>,
     /// Nothing is made: somebody asks what would be.
     pub(super) only_asked: bool,
+    /// There is no sandbox at all ([`super::HostOptions`]).
+    pub(super) on_host: bool,
     /// A configuration names them: one that cannot be published is told ([`super::Session::unpublished`]), and refuses nothing.
     pub ports_configured: bool,
     /// A command of the shell that runs inside once, before anybody works there, where the configuration has no `setup`.
@@ -263,6 +265,7 @@ impl SessionOptions {
             dev: None,
             ports: Vec::new(),
             only_asked: false,
+            on_host: false,
             ports_configured: false,
             setup: None,
             environment: BTreeMap::new(),

@@ -59,6 +59,8 @@ impl Outside {
         let state = match index.map(|found| found.len()) {
             // An agent in the checkout has all of it.
             _ if plan.record.strategy == Strategy::Head => State::Told,
+            // Its user is there, and has both.
+            _ if plan.record.on_host => State::Told,
             Ok(size) if size > SOON => State::Later,
             _ => State::Looking(look.start()),
         };

@@ -44,10 +44,16 @@ pub(super) async fn check(
     if !absent {
         return Ok(());
     }
-    Err(SandboxError::Program {
-        program: crate::text::printable_bytes_line(program.name.as_bytes()),
-        fault: ProgramFault::Missing,
-        reason: "there is no such program".to_owned(),
+    let program = crate::text::printable_bytes_line(program.name.as_bytes());
+    let reason = "there is no such program".to_owned();
+    Err(if plan.record.on_host {
+        SandboxError::HostProgram { program, reason }
+    } else {
+        SandboxError::Program {
+            program,
+            fault: ProgramFault::Missing,
+            reason,
+        }
     }
     .into())
 }

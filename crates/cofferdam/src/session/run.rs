@@ -19,6 +19,7 @@ use super::iterate::{self, Iterating, Work};
 use super::judge::Judging;
 use super::manage::made_branch;
 use super::network;
+use super::on_host::Interactive;
 use super::options::RunOptions;
 use super::outside::Outside;
 use super::plan::{self, Plan, PlanError, TaskPlan};
@@ -152,9 +153,10 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
 /// # }
 /// ```
 pub async fn interactive(
-    mut options: RunOptions,
+    options: impl Into<Interactive>,
     attendant: Arc<dyn Attendant>,
 ) -> Result<RunReport, RunError> {
+    let mut options = options.into().into_run();
     options.task.attendant = Some(attendant);
     Box::pin(run(options)).await
 }

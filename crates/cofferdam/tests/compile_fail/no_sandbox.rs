@@ -1,13 +1,14 @@
-//! An unattended run without a sandbox does not compile.
+//! An unattended run without a sandbox does not compile, nor does a session.
 
 use cofferdam::RunOptions;
 use cofferdam::agent::{self, AgentOptions};
 use cofferdam::home::Home;
-use cofferdam::sandbox::BranchStrategy;
 use cofferdam::sandbox::host::NoSandbox;
+use cofferdam::session::SessionOptions;
 
 fn main() {
     let agent = agent::by_name("command", AgentOptions::default()).unwrap();
-    let sandbox = NoSandbox { strategy: BranchStrategy::Head };
-    RunOptions::new(Home::new("/h"), "/r", agent, sandbox);
+    let sandbox = NoSandbox::default();
+    RunOptions::new(Home::new("/h"), "/r", agent, sandbox.clone());
+    SessionOptions::new("/r", sandbox);
 }

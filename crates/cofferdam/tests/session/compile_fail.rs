@@ -54,7 +54,7 @@ fn library(built: &Path) -> PathBuf {
     newest.unwrap().path()
 }
 
-// covers: S2-2 S2-3 S2-12 S2-13
+// covers: S2-2 S2-3 S2-4 S2-12 S2-13
 #[test]
 fn what_must_not_compile_does_not_compile() {
     assert_eq!(compile("control"), <[&str; 0]>::default());
@@ -68,7 +68,10 @@ fn what_must_not_compile_does_not_compile() {
         ("isolated_head", &["6:29: error[E0308]: mismatched types"]),
         (
             "no_sandbox",
-            &["12:51: error[E0277]: the trait bound `Contained: From<NoSandbox>` is not satisfied"],
+            &[
+                "12:51: error[E0277]: the trait bound `Contained: From<NoSandbox>` is not satisfied",
+                "13:31: error[E0277]: the trait bound `Contained: From<NoSandbox>` is not satisfied",
+            ],
         ),
         (
             "private_copy_head",

@@ -37,6 +37,7 @@ fn at_work(spec: &WallSpec, name: &str) -> Owned {
         protected: vec![],
         checked: false,
         is_check: false,
+        on_host: false,
         kept: None,
         outcome: None,
         network: Some(Reach::Allowlist { rules: vec![] }),

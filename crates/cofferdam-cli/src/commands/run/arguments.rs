@@ -238,6 +238,10 @@ pub(crate) struct Arguments {
     #[arg(skip)]
     pub(super) attended: bool,
 
+    /// And there is no sandbox.
+    #[arg(skip)]
+    pub(super) on_host: bool,
+
     /// The program of the agent `command` with its arguments; more arguments for another agent
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
@@ -246,7 +250,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Puts the configuration's choices where the command line makes none. A sandbox that was there before is as it is.
     pub(super) fn or(mut self, defaults: &Defaults) -> Result<Self, CliError> {
-        if self.within.is_none() {
+        if self.within.is_none() && !self.on_host {
             self.sandbox = self.sandbox.or(defaults).or_network(defaults);
             let can_share = !self.keep && self.sandbox.can_share();
             self.strategy = self.strategy.or(defaults, can_share);

@@ -29,6 +29,26 @@ const UNFIT: [&str; 16] = [
     "json",
 ];
 
+/// What says something about a sandbox.
+const OF_SANDBOXES: [&str; 16] = [
+    "mode",
+    "place",
+    "image",
+    "runtime",
+    "hide",
+    "mounts",
+    "memory",
+    "cpus",
+    "pids",
+    "network",
+    "allow",
+    "on_host_ready",
+    "on_sandbox_ready",
+    "within",
+    "keep",
+    "login",
+];
+
 /// Work with an agent at its own terminal interface, in a sandbox, and bring the commits home
 ///
 /// All is as with `cofferdam run`, but that you are there: the agent's program has your terminal, and the prompt is what it begins with, or
@@ -43,6 +63,11 @@ const UNFIT: [&str; 16] = [
 pub(crate) struct Arguments {
     #[command(flatten)]
     run: Run,
+
+    /// Let the agent work on this machine itself, as you do: it asks you before it does something. In this checkout unless a branch
+    /// strategy is given
+    #[arg(long, conflicts_with_all = OF_SANDBOXES, help_heading = "Sandbox")]
+    no_sandbox: bool,
 }
 
 pub(crate) async fn run(
@@ -51,6 +76,7 @@ pub(crate) async fn run(
 ) -> Result<ExitCode, CliError> {
     let mut run = arguments.run;
     attend(&mut run)?;
+    run.on_host = arguments.no_sandbox;
     Box::pin(super::run_with(run, None, environment)).await
 }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use cofferdam::registry::{Mode, Record, Strategy};
+use cofferdam::sandbox::host::NoSandbox;
 use cofferdam::sandbox::{
     BindMount, BindMountProvider, BranchStrategy, Contained, CopyStrategy, PrivateCopy,
 };
 use cofferdam::session::living::{Condition, Named};
-use cofferdam::session::{RunReport, Session, SessionError};
+use cofferdam::session::{HostOptions, RunErrorKind, RunReport, Session, SessionError};
 use cofferdam::{RunError, RunOptions};
 
 use super::arguments::Arguments;
@@ -20,6 +21,8 @@ pub(super) enum Life {
     Kept,
     /// It was there before, and is there afterwards.
     In(String),
+    /// There is none.
+    OnHost,
 }
 
 impl Life {
@@ -27,13 +30,14 @@ impl Life {
         match &arguments.within {
             Some(name) => Self::In(name.clone()),
             None if arguments.keep => Self::Kept,
+            None if arguments.on_host => Self::OnHost,
             None => Self::Run,
         }
     }
 
     /// Whether the sandbox is there when the agent has ended.
     pub(super) fn stays(&self) -> bool {
-        !matches!(self, Self::Run)
+        matches!(self, Self::Kept | Self::In(_))
     }
 }
 
@@ -42,6 +46,7 @@ pub(super) async fn work(options: RunOptions, life: &Life) -> Result<RunReport, 
     let caller = &options.caller;
     let (session, sandbox) = match life {
         Life::Run => return Box::pin(cofferdam::run(options)).await,
+        Life::OnHost => return Box::pin(on_host(options)).await,
         Life::Kept => {
             cofferdam::session::check(&options).await?;
             let session = Box::pin(Session::create(caller, &options.session)).await?;
@@ -64,10 +69,33 @@ pub(super) async fn work(options: RunOptions, life: &Life) -> Result<RunReport, 
     session.agent(&options.task, sandbox).await
 }
 
+/// At the person's own risk, with what was said of a sandbox put aside.
+async fn on_host(options: RunOptions) -> Result<RunReport, RunError> {
+    let RunOptions {
+        caller,
+        session,
+        mut task,
+    } = options;
+    // Only `interactive` gets here.
+    let Some(attendant) = task.attendant.take() else {
+        return Err(RunError {
+            kind: RunErrorKind::Cancelled,
+            kept: Box::default(),
+        });
+    };
+    let mut options = HostOptions::new(caller, session.repository, task);
+    options.sandbox = NoSandbox::new(session.sandbox.strategy());
+    options.name = session.name;
+    options.copy = session.copy;
+    options.hooks = session.hooks;
+    options.environment = session.environment;
+    cofferdam::interactive(options, attendant).await
+}
+
 /// No agent was started.
 fn before(error: SessionError) -> RunError {
     RunError {
-        kind: cofferdam::session::RunErrorKind::Session(Box::new(error)),
+        kind: RunErrorKind::Session(Box::new(error)),
         kept: Box::default(),
     }
 }

@@ -44,7 +44,11 @@ pub(super) fn of_each(
     arguments: &Arguments,
     environment: &Environment,
 ) -> Result<RunOptions, CliError> {
-    let unnamed = BranchStrategy::MergeToHead;
+    let unnamed = if arguments.on_host {
+        BranchStrategy::Head
+    } else {
+        BranchStrategy::MergeToHead
+    };
     let sandbox = making::contained(
         &arguments.strategy,
         &arguments.sandbox,

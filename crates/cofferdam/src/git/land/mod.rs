@@ -109,7 +109,7 @@ impl Incoming {
         &self.base
     }
 
-    fn tip(&self) -> &Oid {
+    pub fn tip(&self) -> &Oid {
         &self.tip
     }
 }

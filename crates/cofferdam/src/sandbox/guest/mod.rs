@@ -26,4 +26,5 @@ pub(super) use sandbox::{End, GuestSandbox, bytes};
 pub(super) use staying::{Provisional, Staying};
 pub(super) use stream::{read_exact, send};
 pub(super) use streams::Output;
+pub(super) use terminal::terminal_of;
 pub(super) use wall::raise as raise_wall;

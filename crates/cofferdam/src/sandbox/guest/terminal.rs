@@ -44,14 +44,18 @@ pub(super) fn open(
         let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
         rustix::fs::fchown(&inside, Some(uid), Some(gid))?;
     }
+    Ok((terminal_of(master, size)?, inside))
+}
+
+/// The user's side of a terminal, which does not block.
+pub(in crate::sandbox) fn terminal_of(master: OwnedFd, size: TerminalSize) -> io::Result<Terminal> {
     let master = Master(Arc::new(polled(master)?));
     master.resize(size)?;
-    let terminal = Terminal {
+    Ok(Terminal {
         output: Box::new(master.clone()),
         input: Box::new(master.clone()),
         size: Arc::new(master),
-    };
-    Ok((terminal, inside))
+    })
 }
 
 /// Open for as long as one of its copies is there.

@@ -35,6 +35,7 @@ pub use cgroup::remove_leftovers;
 pub use host::Host;
 pub use probe::{Check, Status, probe, probe_layers, probe_network};
 pub use program::{Found, Unshown};
+pub(super) use tools::is_nowhere;
 pub use tools::locate;
 
 /// How native sandboxes are made.
@@ -85,7 +86,7 @@ impl BindMountProvider for Native {
     }
 
     fn lacks(&self, program: &OsStr, search_path: Option<&OsStr>) -> bool {
-        tools::is_nowhere(program, search_path)
+        is_nowhere(program, search_path)
     }
 
     fn abilities(&self) -> Abilities {

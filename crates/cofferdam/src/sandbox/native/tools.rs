@@ -164,7 +164,7 @@ pub fn locate(program: &HostProgram, host: &Host<'_>) -> Option<Found> {
 
 /// Whether no sandbox can have a program of that name: neither the caller's `PATH` has one nor the system, and an
 /// absolute path leads to none. Whether it may be shown is another question, for [`locate`].
-pub(super) fn is_nowhere(program: &OsStr, search_path: Option<&OsStr>) -> bool {
+pub(in crate::sandbox) fn is_nowhere(program: &OsStr, search_path: Option<&OsStr>) -> bool {
     let path = Path::new(program);
     if path.is_absolute() {
         return !path.starts_with("/workspace") && !program::is_program(path);

@@ -44,7 +44,7 @@ impl Collector<'_> {
         }
         // A branch that was made for the sandbox is its own until it is merged.
         if (record.strategy == Strategy::Head || !record.branch_is_ours)
-            && let Err(why) = self.judged(owned, accepted).await
+            && let Err(why) = self.judged(owned, accepted.tip()).await
         {
             return Ok(Landing::Kept {
                 reference: accepted.tip_ref(),
@@ -81,66 +81,73 @@ impl Collector<'_> {
                     Landing::Landed { .. } => {}
                     other => return Ok(other),
                 }
-                if let Some(why) = self.reaches.held_back() {
-                    // Whoever was cut short, or its user, may have come so far already.
-                    let full = target.full();
-                    if let Some(at) = refs::read(self.repo, &full, self.cancel).await?
-                        && self
-                            .repo
-                            .is_ancestor(accepted.tip(), &at, self.cancel)
-                            .await?
-                    {
-                        return Ok(Landing::Landed {
-                            branch: target.as_str().to_owned(),
-                            tip: at,
-                        });
-                    }
-                    return Ok(Landing::Kept {
-                        reference: branch.as_str().to_owned(),
-                        why: why.to_owned(),
-                    });
-                }
-                if let Err(why) = self.judged(owned, accepted).await {
-                    return Ok(Landing::Kept {
-                        reference: branch.as_str().to_owned(),
-                        why,
-                    });
-                }
-                let start = Head::Branch {
-                    name: target.clone(),
-                    commit: record.base.clone(),
-                };
-                let target = land::Merging {
-                    start: &start,
-                    source: Some(branch),
-                    identity: self.author,
-                    message: &merge_message(branch, target),
-                    squash: false,
-                    has: None,
-                };
-                let incoming = Incoming::from(accepted);
-                let standing = Standing::beside(self.home, self.repo.top.as_path()).await;
-                let barred = |top: &Path| barred(self.home, record.id, top, &standing);
-                let landed = land::merge_to_head(
-                    self.repo,
-                    &target,
-                    &incoming,
-                    owned.directory(),
-                    &barred,
-                    self.cancel,
-                );
-                Ok(self.told(landed.await?))
+                self.merge(owned, branch, target, &Incoming::from(accepted))
+                    .await
             }
         }
     }
 
+    /// With merge-to-head: what is on the branch goes into its target.
+    pub(super) async fn merge(
+        &self,
+        owned: &Owned,
+        branch: &BranchName,
+        target: &BranchName,
+        incoming: &Incoming,
+    ) -> Result<Landing, CollectError> {
+        let record = &owned.record;
+        let kept = |why| Landing::Kept {
+            reference: branch.as_str().to_owned(),
+            why,
+        };
+        if let Some(why) = self.reaches.held_back() {
+            // Whoever was cut short, or its user, may have come so far already.
+            let (full, tip) = (target.full(), incoming.tip());
+            if let Some(at) = refs::read(self.repo, &full, self.cancel).await?
+                && self.repo.is_ancestor(tip, &at, self.cancel).await?
+            {
+                return Ok(Landing::Landed {
+                    branch: target.as_str().to_owned(),
+                    tip: at,
+                });
+            }
+            return Ok(kept(why.to_owned()));
+        }
+        if let Err(why) = self.judged(owned, incoming.tip()).await {
+            return Ok(kept(why));
+        }
+        let start = Head::Branch {
+            name: target.clone(),
+            commit: record.base.clone(),
+        };
+        let target = land::Merging {
+            start: &start,
+            source: Some(branch),
+            identity: self.author,
+            message: &merge_message(branch, target),
+            squash: false,
+            has: None,
+        };
+        let standing = Standing::beside(self.home, self.repo.top.as_path()).await;
+        let barred = |top: &Path| barred(self.home, record.id, top, &standing);
+        let landed = land::merge_to_head(
+            self.repo,
+            &target,
+            incoming,
+            owned.directory(),
+            &barred,
+            self.cancel,
+        );
+        Ok(self.told(landed.await?))
+    }
+
     /// Whether a branch of the user's may move to the commits. Where they are to be checked and nobody is there who does, as after a
     /// death, it may not.
-    async fn judged(&self, owned: &Owned, accepted: &Accepted) -> Result<(), String> {
+    async fn judged(&self, owned: &Owned, tip: &Oid) -> Result<(), String> {
         let record = &owned.record;
         match self.judge {
             Some(judge) => {
-                let judged = judge.judge(self.repo, record, &record.base, accepted.tip());
+                let judged = judge.judge(self.repo, record, &record.base, tip);
                 judged.await
             }
             None if record.checked => Err(land::NOT_CHECKED.to_owned()),

@@ -35,6 +35,7 @@ mod home;
 mod landing;
 pub(super) use landing::left_at;
 mod left;
+mod on_host;
 mod packing;
 mod rest;
 mod tips;
@@ -272,6 +273,9 @@ impl Collector<'_> {
             if matches!(landing, Landing::Landed { .. }) {
                 collected.landing = landing;
             }
+        }
+        if owned.record.on_host {
+            return self.stands_on_host(owned, collected).await;
         }
         if owned.record.phase != Phase::Active {
             return Ok(collected);

@@ -46,6 +46,10 @@ pub enum PlanError {
     /// Another sandbox works on that branch, or left work there that is in no commit.
     #[error("branch `{branch}` is {holder}")]
     BranchHeld { branch: BranchName, holder: Holder },
+    #[error(
+        "the prompt's template runs commands, and without a sandbox there is no place for them"
+    )]
+    ExpressionsOnHost,
     #[error("the prompt is empty")]
     EmptyPrompt,
     #[error("branch `{0}` exists already, and it would be this sandbox's temporary branch")]

@@ -224,7 +224,11 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
     }
     let hidden: Vec<PathText> = hidden.paths.into_iter().map(PathText).collect();
     let mounts = Box::pin(mounts(caller, options, &repository, id, &hidden)).await?;
-    let workdir = PathBuf::from("/workspace").join(repository.top.slug().as_str());
+    let workdir = if options.on_host {
+        place::workspace(&repository, &branches.strategy, branches.branch.as_ref())
+    } else {
+        PathBuf::from("/workspace").join(repository.top.slug().as_str())
+    };
     let volumes = match &options.dev {
         Some(_) => dev::volumes(caller, repository.top.as_path()).map_err(PlanError::from)?,
         None => Vec::new(),
@@ -257,6 +261,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         protected: protected.into_iter().map(PathText).collect(),
         checked: !checks.is_nothing(),
         is_check: false,
+        on_host: options.on_host,
         kept: None,
         outcome: None,
         network: Some(options.network.reach()),

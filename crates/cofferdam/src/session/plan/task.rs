@@ -77,14 +77,26 @@ pub(in crate::session) async fn plan(
         prompt.attach(text);
     }
     let (environment, withheld) = variables::of_a_run(options, repository).await?;
-    let login = Login::find(options)?;
-    let logged_in = login.is_some();
-    let top = repository.top.as_path();
-    let mut notices: Vec<Notice> = access::check(options, top, &environment, &withheld, logged_in)?
-        .into_iter()
-        .collect();
-    let reach = model::check(options, &repository.top, record.id, &environment, logged_in)?;
-    notices.extend(reach);
+    let (mut login, mut notices) = (None, Vec::new());
+    if options.session.on_host {
+        // Its user's own program has its own way to its model.
+        if matches!(&prompt, Prompt::Template(template) if !template.expressions().is_empty()) {
+            return Err(PlanError::ExpressionsOnHost.into());
+        }
+    } else {
+        login = Login::find(options)?;
+        let logged_in = login.is_some();
+        let top = repository.top.as_path();
+        notices.extend(access::check(
+            options,
+            top,
+            &environment,
+            &withheld,
+            logged_in,
+        )?);
+        let reach = model::check(options, &repository.top, record.id, &environment, logged_in)?;
+        notices.extend(reach);
+    }
     Ok(TaskPlan {
         prompt,
         unused_arguments,

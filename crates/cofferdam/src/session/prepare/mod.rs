@@ -3,6 +3,7 @@
 //! outlives a `kill -9`, so that whoever comes next can dispose of it.
 
 mod before;
+mod on_host;
 mod start;
 mod worktree;
 
@@ -92,6 +93,10 @@ impl Making<'_> {
         slot: &mut Option<Ready>,
     ) -> Result<Option<Watch>, RunErrorKind> {
         let cancel = &self.caller.cancel;
+        if self.options.on_host {
+            self.prepare_on_host(owned, slot).await?;
+            return Ok(None);
+        }
         let scratch = owned.directory().join("scratch-before");
         let watch = if self.options.hooks.host_worktree_ready.is_empty() {
             // Nothing changes the user's files before the agent starts: looking for uncommitted work
