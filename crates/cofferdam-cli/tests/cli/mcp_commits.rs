@@ -62,6 +62,41 @@ fn what_the_repository_ignores_stays_ignored() {
     });
 }
 
+/// Nothing is looked at where nothing can have changed; so whatever does is told by a call that comes after idle ones.
+#[test]
+fn what_changes_after_idle_calls_is_recorded() {
+    with_ignore_files(|lives, client| {
+        client.run("mkdir d; echo 1 > same; echo 1 > d/gone; echo 1 > d/moved; ln -s same link; echo 1 > mode");
+        for (change, path) in [
+            ("echo 2 > same", "same"),
+            ("rm d/gone", "gone"),
+            ("mv d/moved d/else", "d/else"),
+            ("ln -sf mode link", "link"),
+            ("chmod +x mode", "mode"),
+            ("echo x > d/new", "new"),
+            ("echo 2 > deep/down/file", "file"),
+            ("git rm -q --cached d/new; mv d/new /tmp/", "d/new"),
+            ("(sleep 0.2; echo 3 > same) & wait", "same"),
+            ("git commit -q --allow-empty -m 'of its own'", "of its own"),
+        ] {
+            for _ in 0..2 {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                let said = client.run("true");
+                assert_eq!(said, "[exit code 0]\n", "before {change}");
+            }
+            let before = lives.git(&["rev-parse", "cofferdam/one"]);
+            let said = client.run(change);
+            assert!(said.contains(path), "{change}: {said}");
+            assert_ne!(
+                lives.git(&["rev-parse", "cofferdam/one"]),
+                before,
+                "{change}: {said}"
+            );
+        }
+        assert_eq!(lives.git(&["show", "cofferdam/one:same"]), "3");
+    });
+}
+
 /// What the gate would refuse is left out and named; everything else comes home, then and later.
 #[test]
 fn what_the_gate_refuses_holds_up_nothing_else() {

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use cofferdam::git::Git;
 use cofferdam::git::land::Landing;
+use cofferdam::registry::Mode;
 use cofferdam::sandbox::native::{Native, NativeOptions};
-use cofferdam::sandbox::{BranchStrategy, Stopping};
+use cofferdam::sandbox::{BranchStrategy, CopyStrategy, PrivateCopy, Stopping};
 use cofferdam::session::living::{self, Condition, Named};
 use cofferdam::session::manage::{self, DiffStyle};
-use cofferdam::session::{Caller, Session, SessionError, SessionExec, SessionOptions};
+use cofferdam::session::{Caller, Recorded, Session, SessionError, SessionExec, SessionOptions};
 use cofferdam_lab::{skip, stuck};
 
 use crate::living::{COMMIT, branch, caller, delete, find, open, options, sh};
@@ -72,6 +73,50 @@ fn its_own_branch_follows_what_its_agent_rewrote() {
         assert_eq!(env.git(&["rev-parse", "b-one"]), before);
         let tip = env.git(&["rev-parse", &format!("refs/cofferdam/{}/tip", session.id())]);
         assert_eq!(env.subjects(&tip), ["first", "w1", "w2b", "w3b"]);
+        drop(session);
+        delete(&env, "one").await;
+    });
+    env.assert_sound();
+}
+
+/// Whoever changed nothing waits for no look at what they could have changed.
+#[test]
+fn nobody_looks_where_nothing_was_changed() {
+    let env = Env::new();
+    block_on(async {
+        let strategy = CopyStrategy::Branch {
+            branch: "b-one".parse().unwrap(),
+            base: None,
+        };
+        let kind = PrivateCopy::or_layers(provider(), strategy);
+        let mut options = SessionOptions::new(&env.repo, kind);
+        options.name = Some("one".to_owned());
+        options.network = cofferdam::session::NetworkOptions::None;
+        let session = Session::create(&caller(&env), &options).await.unwrap();
+        let record = async || session.record_changes("test").await.unwrap();
+        for word in ["one", "two"] {
+            // As large as before, and as old, where that is no matter.
+            let old = match session.record().mode {
+                Mode::Layer => "touch -d 2020-01-01 new",
+                _ => "",
+            };
+            sh(&session, &format!("echo {word} > new; {old}")).await;
+            let (recorded, collection) = record().await;
+            assert!(matches!(recorded, Recorded::Commit { .. }), "{recorded:?}");
+            assert_eq!(collection.unwrap().commits.len(), 1);
+            // What was just written is looked at once more: it could be written again at what is the same time.
+            let mut looks = 0;
+            loop {
+                tokio::time::sleep(Duration::from_millis(60)).await;
+                let (recorded, collection) = record().await;
+                assert_eq!(recorded, Recorded::Nothing);
+                if collection.is_none() {
+                    break;
+                }
+                looks += 1;
+                assert!(looks < 50, "{collection:?}");
+            }
+        }
         drop(session);
         delete(&env, "one").await;
     });

@@ -39,12 +39,14 @@ mod on_host;
 mod packing;
 mod rest;
 mod tips;
+mod unchanged;
 
 pub use error::CollectError;
 pub(super) use home::{keeps_work, sets_aside};
 pub(super) use packing::rules;
 pub(super) use rest::{ANSWER, COMMIT_THE_REST, Recording};
 pub use rest::{Recorded, Rest};
+pub(super) use unchanged::Seen;
 
 /// Where the sandbox's repository can be read.
 #[derive(Debug)]

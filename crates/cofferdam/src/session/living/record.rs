@@ -8,8 +8,9 @@ use crate::git::land::Landing;
 use crate::git::{Identity, identity};
 use crate::registry::Owned;
 use crate::sandbox::SandboxError;
-use crate::session::collect::{CollectError, Reaches, Recorded, Recording};
+use crate::session::collect::{CollectError, Reaches, Recorded, Recording, Seen};
 use crate::session::emitter::Emitter;
+use crate::session::guard;
 
 /// So often what the gate does not let in is left out, and the rest is tried again; and so many paths.
 const TRIES: usize = 8;
@@ -19,9 +20,9 @@ impl Session {
     /// Commits what lies uncommitted in the sandbox's own files, on what is checked out there, with `tool` and the paths for a message,
     /// and brings home what is new, as [`Self::collect`] does. New files that an ignore file covers stay as they are, also where one did
     /// that the sandbox began with. What the gate does not let in is left out: it stays as it is, and what it would stand in the way of
-    /// comes home. Every program is stopped for the moment that it takes; where that cannot be, nothing is done, and there is no
-    /// collection. Bounds as there, and two minutes, and only [`crate::session::Caller::abandon`] cuts it short: what was changed is to
-    /// come home.
+    /// comes home. Every program is stopped for the moment that it takes; where that cannot be, or nothing was changed since it was done
+    /// last, nothing is done, and there is no collection. Bounds as there, and two minutes, and only
+    /// [`crate::session::Caller::abandon`] cuts it short: what was changed is to come home.
     pub async fn record_changes(
         &self,
         tool: &str,
@@ -29,9 +30,6 @@ impl Session {
         let this = self.whatever_was_cancelled();
         let (caller, named) = (&this.caller, &this.named);
         let mut turn = turn(caller, named).await?;
-        let user = caller.user_home.as_deref();
-        let config = identity::user_config(&named.repository, user, &caller.cancel).await?;
-        let author = config.identity.unwrap_or_else(Identity::fallback);
         // A file that is just being written is none yet.
         let alone = this.alone_with_files().await?;
         match this.sandbox.freeze().await {
@@ -43,14 +41,44 @@ impl Session {
             Err(source) => return Err(this.failed(source)),
         }
         let began = std::time::Instant::now();
-        let done = this.record_all_it_may(tool, &author, &mut turn).await;
+        let seen = Seen::now(&turn, &caller.home);
+        // Whoever does nothing waits for no look.
+        let is_known = seen.is_some_and(|seen| seen.is_known(&turn));
+        let done = if is_known && guard::refused(turn.directory()).is_empty() {
+            None
+        } else {
+            Some(this.record_all(tool, &mut turn).await)
+        };
         drop(alone);
         // Where that fails they go on when this process is gone.
         let thawed = this.sandbox.thaw().await;
+        let Some(done) = done else {
+            thawed.map_err(|source| this.failed(source))?;
+            return Ok((Recorded::Nothing, None));
+        };
         let (recorded, mut collection) = done?;
         thawed.map_err(|source| this.failed(source))?;
         collection.still = began.elapsed();
         Ok((recorded, Some(collection)))
+    }
+
+    async fn record_all(
+        &self,
+        tool: &str,
+        turn: &mut Owned,
+    ) -> Result<(Recorded, Collection), SessionError> {
+        let (caller, repository) = (&self.caller, &self.named.repository);
+        let user = caller.user_home.as_deref();
+        let config = identity::user_config(repository, user, &caller.cancel).await?;
+        let author = config.identity.unwrap_or_else(Identity::fallback);
+        let (recorded, collection) = self.record_all_it_may(tool, &author, turn).await?;
+        if is_whole(&recorded, &collection)
+            && let Some(seen) = Seen::now(turn, &caller.home)
+        {
+            // Without it the next one looks again.
+            let _ = seen.remember(turn);
+        }
+        Ok((recorded, collection))
     }
 
     async fn record_all_it_may(
@@ -99,6 +127,23 @@ impl Session {
             why_left_out = Some(why);
         }
     }
+}
+
+/// Whether nothing is left of which the next call has to tell.
+fn is_whole(recorded: &Recorded, collection: &Collection) -> bool {
+    let all = matches!(
+        recorded,
+        Recorded::Nothing
+            | Recorded::Commit {
+                unread: 0,
+                left_out: None
+            }
+    );
+    let home = matches!(
+        collection.landing,
+        Landing::Nothing | Landing::Landed { .. }
+    );
+    all && home && collection.beside.is_empty() && !collection.ended
 }
 
 fn with_what_is_left(recorded: Recorded, why: Option<String>) -> Recorded {
