@@ -11,6 +11,7 @@ mod cancel;
 mod dev;
 mod faults;
 mod go_on;
+mod interactive;
 mod login;
 mod mcp;
 mod program;

@@ -287,6 +287,43 @@ impl World {
         script.spawn().unwrap()
     }
 
+    /// `cofferdam interactive` with the agent on a terminal, its model allowed and known to it. What is typed is piped in, and what is
+    /// shown is piped out.
+    pub(crate) fn interactive(&self, options: &[&str]) -> Child {
+        let rule = format!("{HOST}:{}", self.model.port());
+        let words = [
+            &[
+                env!("CARGO_BIN_EXE_cofferdam"),
+                "interactive",
+                "--name",
+                "one",
+            ],
+            &["--agent", self.program.name(), "--allow", &rule][..],
+            options,
+        ]
+        .concat();
+        // As a window of 40 lines has it.
+        let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+        let line = format!("stty rows 40 cols 120; {}", words.join(" "));
+        let mut script = Command::new("script");
+        let command = self.with_model();
+        script
+            .args(["--quiet", "--return", "--flush", "--command", &line])
+            .arg("/dev/null")
+            .env_clear()
+            .envs(
+                command
+                    .get_envs()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            )
+            .env("TERM", "xterm-256color")
+            .current_dir(self.repository())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        script.spawn().unwrap()
+    }
+
     /// One that takes minutes.
     #[track_caller]
     pub(crate) fn long(&self, arguments: &[&str]) -> Done {

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::environment::{check, commit_script, finish};
 use crate::lives::Lives;
 
+// covers: S2-22
 #[test]
 fn an_agent_works_in_it_as_often_as_wanted() {
     let lives = Lives::with("box", &["--network", "none"]);
@@ -215,4 +216,39 @@ fn logs_has_what_agents_printed() {
     lives.cofferdam(&["stop", "box"]).expect_code(0);
     let done = lives.cofferdam(&["logs", "box", "run"]).expect_code(0);
     assert!(done.stdout.contains("said-by-an-agent"), "{done}");
+}
+
+/// A worktree is there before its runs, between them and after them, for a person too, and outlives the sandbox that had it.
+// covers: S2-22
+#[test]
+fn a_worktree_outlives_its_runs_and_its_sandbox() {
+    let lives = Lives::with(
+        "box",
+        &["--network", "none", "--mode", "bind", "--branch", "b"],
+    );
+    let worktree = lives.repository().join(".cofferdam/worktrees/b");
+    let work = |name: &str| {
+        let script = commit_script(&[name]) + "cat left; echo agent > left";
+        lives.run(&["--in", "box"], &script)
+    };
+    std::fs::write(worktree.join("left"), "person\n").unwrap();
+    let done = work("one").expect_code(0);
+    assert!(done.stderr.contains("person"), "{done}");
+    lives.cofferdam(&["stop", "box"]).expect_code(0);
+    assert_eq!(
+        std::fs::read_to_string(worktree.join("left")).unwrap(),
+        "agent\n"
+    );
+    std::fs::write(worktree.join("left"), "person again\n").unwrap();
+    lives.cofferdam(&["start", "box"]).expect_code(0);
+    let done = work("two").expect_code(0);
+    assert!(done.stderr.contains("person again"), "{done}");
+    let subjects = lives.git(&["log", "-2", "--format=%s", "b"]);
+    assert_eq!(subjects, "two\none");
+    lives.cofferdam(&["delete", "box"]).expect_code(1);
+    assert!(worktree.join("left").exists());
+    lives
+        .cofferdam(&["delete", "--force", "box"])
+        .expect_code(0);
+    assert!(lives.all().is_empty());
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::environment::{Done, TestEnvironment, commit_script, finish};
+use crate::run_events::all_fit;
 
 /// A task whose agent commits one file of each name.
 fn commits(name: &str, keys: &str) -> String {
@@ -376,11 +377,7 @@ fn json_names_the_task_of_each_event() {
         ],
     );
     let done = run(&environment, &["--json"]).expect_code(1);
-    let lines: Vec<Value> = done
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines = all_fit(&done);
     let (last, events) = lines.split_last().unwrap();
     let of = |task: &str| -> Vec<&str> {
         let of = events.iter().filter(|line| line["task"] == task);
@@ -398,6 +395,9 @@ fn json_names_the_task_of_each_event() {
     assert_eq!(of("two").last(), Some(&"failed"));
     assert_eq!(of("three"), ["task_skipped"]);
     assert_eq!(last["tasks"][0]["next"], "cofferdam merge one");
+    let again = all_fit(&run(&environment, &["--json"]).expect_code(1));
+    assert_eq!(again[0]["event"], "task_done_before");
+    assert_eq!(again.last().unwrap()["event"], "plan_finished");
 }
 
 /// A prompt file is a template; one on standard input is a plan as well, and what an agent gave back is one.

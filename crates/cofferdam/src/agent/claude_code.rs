@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::access::{Access, Ways};
 use super::error::AgentError;
 use super::event::{AgentEvent, Usage};
+use super::first_start::{HomeContent, HomeFile};
 use super::json::{self, count, text};
 use super::login::{LoginFormat, LoginVolume};
 use super::provider::{
@@ -19,6 +20,8 @@ use super::sessions::{self, SessionFiles, SessionLayout, dashed, renamed};
 
 const NAME: &str = "claude-code";
 const PROGRAM: &str = "claude";
+/// It knows a key by so many of its last characters.
+const KEYS_END: usize = 20;
 
 const LOGIN: LoginFormat = LoginFormat {
     path: ".claude/.credentials.json",
@@ -208,6 +211,27 @@ impl AgentProvider for ClaudeCode {
             stdin: None,
             environment: request.unless_said(&quiet),
         })
+    }
+
+    fn first_start(&self, request: &AgentRequest) -> Vec<HomeFile> {
+        if request.set("CLAUDE_CONFIG_DIR").is_some() {
+            return Vec::new();
+        }
+        // Else it welcomes its user, asks `api.anthropic.com` whatever its address is, and whether it may use the key.
+        let mut members = Map::new();
+        members.insert("hasCompletedOnboarding".into(), true.into());
+        let key = request
+            .set("ANTHROPIC_API_KEY")
+            .and_then(|key| key.to_str());
+        if let Some(key) = key {
+            let from = key.char_indices().rev().nth(KEYS_END - 1);
+            let end = &key[from.map_or(0, |(at, _)| at)..];
+            members.insert("customApiKeyResponses".into(), json!({"approved": [end]}));
+        }
+        vec![HomeFile {
+            path: ".claude.json",
+            content: HomeContent::Members(members),
+        }]
     }
 
     fn tells_cost_of_conversation(&self) -> bool {

@@ -5,11 +5,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::access::{Access, Ways};
 use super::error::AgentError;
 use super::event::{AgentEvent, Usage};
+use super::first_start::{HomeContent, HomeFile};
 use super::json::{self, count, text};
 use super::login::{LoginFormat, LoginVolume};
 use super::provider::{
@@ -215,6 +216,20 @@ impl AgentProvider for Codex {
             stdin: None,
             environment: key(request),
         })
+    }
+
+    fn first_start(&self, request: &AgentRequest) -> Vec<HomeFile> {
+        let key = (request.set("CODEX_API_KEY")).or_else(|| request.set("OPENAI_API_KEY"));
+        let key = key.and_then(|key| key.to_str());
+        let (Some(key), false) = (key, request.logged_in) else {
+            return Vec::new();
+        };
+        // Its terminal interface takes a key from nowhere else, and asks for a login.
+        let login = json!({"auth_mode": "apikey", "OPENAI_API_KEY": key});
+        vec![HomeFile {
+            path: ".codex/auth.json",
+            content: HomeContent::Secret(login.to_string().into_bytes()),
+        }]
     }
 
     fn sessions(&self) -> Option<SessionFiles> {

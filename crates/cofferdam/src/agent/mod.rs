@@ -10,6 +10,7 @@ mod copilot;
 mod cursor;
 mod error;
 mod event;
+mod first_start;
 #[cfg(test)]
 mod fuzz;
 mod gemini;
@@ -34,6 +35,8 @@ pub use copilot::Copilot;
 pub use cursor::Cursor;
 pub use error::AgentError;
 pub use event::{AgentEvent, Usage};
+pub(crate) use first_start::merged;
+pub use first_start::{HomeContent, HomeFile};
 pub use gemini::Gemini;
 pub use login::LoginFormat;
 pub use opencode::OpenCode;

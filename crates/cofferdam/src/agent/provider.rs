@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::access::Access;
 use super::error::AgentError;
 use super::event::AgentEvent;
+use super::first_start::HomeFile;
 use super::login::LoginFormat;
 use super::quota::{self, Quota};
 use super::request::AgentRequest;
@@ -167,6 +168,11 @@ pub trait AgentProvider: Send + Sync + fmt::Debug {
         Err(AgentError::NoInteractive {
             agent: self.name().to_owned(),
         })
+    }
+
+    /// What its terminal interface would ask somebody who never used it, as files for a sandbox.
+    fn first_start(&self, _request: &AgentRequest) -> Vec<HomeFile> {
+        Vec::new()
     }
 
     /// Where its program keeps its conversation records; `None` where that is not known.

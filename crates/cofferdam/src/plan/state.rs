@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::error::PlanRunError;
 use super::tasks::Plan;
 use crate::fsx::lock::{self, Held, Lock};
-use crate::fsx::{self, FileError};
+use crate::fsx::{self, Context, FileError};
 use crate::home::Home;
 use crate::names::{BranchName, RepoPath, Slug};
 use crate::run_id::RunId;
@@ -19,6 +20,8 @@ use crate::text::hex;
 const VERSION: u32 = 1;
 /// Bytes of such a file.
 const LIMIT: u64 = 4 << 20;
+/// So many plans are known; what is known of those that were run longest ago is forgotten.
+const MOST: usize = 500;
 
 /// One task that came as far as this.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,12 +67,9 @@ impl State {
         fsx::private_dir(home.path())?;
         fsx::private_dir(&plans)?;
         let name = name(repository.as_path(), &plan.identity);
-        let lock_path = plans.join(format!("{name}.lock"));
-        let file = lock::open(&lock_path)?;
-        if !lock::try_hold(&file, Lock::Exclusive, &lock_path)? {
-            return Err(PlanRunError::AtWork);
-        }
-        let lock = Held::new(file);
+        let lock = hold(&plans, &name)?.ok_or(PlanRunError::AtWork)?;
+        // What cannot be removed now can be removed the next time.
+        let _ = forget_oldest(&plans);
         let path = plans.join(format!("{name}.json"));
         let tasks = read(&path)?.unwrap_or_default();
         Ok(Self {
@@ -111,6 +111,49 @@ impl State {
     }
 }
 
+/// `None`: somebody else has it.
+fn hold(plans: &Path, name: &str) -> Result<Option<Held>, FileError> {
+    let path = plans.join(format!("{name}.lock"));
+    loop {
+        let file = lock::open(&path)?;
+        if !lock::try_hold(&file, Lock::Exclusive, &path)? {
+            return Ok(None);
+        }
+        let held = Held::new(file);
+        // Who forgets a plan removes its lock too, while they hold it.
+        let ours = held.file().metadata().context("look at", &path)?;
+        match path.symlink_metadata() {
+            Ok(there) if there.ino() == ours.ino() => return Ok(Some(held)),
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(FileError::new("look at", path, error)),
+        }
+    }
+}
+
+/// But for those that are being run.
+fn forget_oldest(plans: &Path) -> Result<(), FileError> {
+    let mut known = Vec::new();
+    for entry in std::fs::read_dir(plans).context("read", plans)? {
+        let path = entry.context("read", plans)?.path();
+        if path.extension().is_some_and(|kind| kind == "json")
+            && let Ok(changed) = path.symlink_metadata().and_then(|found| found.modified())
+        {
+            known.push((changed, path));
+        }
+    }
+    known.sort_unstable();
+    let more = known.len().saturating_sub(MOST);
+    for (_, path) in known.into_iter().take(more) {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        if let Some(_held) = hold(plans, &name)? {
+            fsx::remove_file_if_exists(&path)?;
+            fsx::remove_file_if_exists(&path.with_extension("lock"))?;
+        }
+    }
+    Ok(())
+}
+
 /// The same plan of the same repository has the same.
 fn name(repository: &Path, plan: &Path) -> String {
     let mut digest = Sha256::new();
@@ -137,4 +180,35 @@ fn read(path: &Path) -> Result<Option<BTreeMap<Slug, Known>>, PlanRunError> {
         ));
     }
     Ok(Some(file.tasks))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    #[test]
+    fn the_oldest_are_forgotten_but_for_those_that_are_run() {
+        let plans = tempfile::tempdir().unwrap();
+        let plans = plans.path();
+        for number in 0..MOST + 3 {
+            let path = plans.join(format!("{number}.json"));
+            fsx::write_private(&path, b"{}").unwrap();
+            let age = Duration::from_secs(10_000 - number as u64);
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            file.set_modified(SystemTime::now() - age).unwrap();
+        }
+        let run = hold(plans, "1").unwrap();
+        assert!(run.is_some() && hold(plans, "1").unwrap().is_none());
+        drop(hold(plans, "0").unwrap());
+        forget_oldest(plans).unwrap();
+        let is_there = |name: &str| plans.join(name).exists();
+        assert!(!is_there("0.json") && !is_there("0.lock"));
+        assert!(is_there("1.json") && is_there("1.lock"));
+        assert!(!is_there("2.json") && is_there("3.json"));
+        // One that waited for a lock that has gone takes the next one.
+        assert!(hold(plans, "0").unwrap().is_some());
+        assert!(is_there("0.lock"));
+    }
 }

@@ -9,6 +9,7 @@ use crate::agent::{AgentProvider, AgentRequest};
 use crate::process::Exit;
 use crate::sandbox::{ExecRequest, Sandbox};
 use crate::session::attendant::Attendant;
+use crate::session::first_start::{self, Put};
 use crate::session::stream::AgentFailure;
 
 /// SIGHUP: what a program hears whose terminal goes.
@@ -33,6 +34,18 @@ impl Attended<'_> {
         exec.environment.extend(self.attendant.environment());
         exec.environment.extend(command.environment);
         exec.terminal = Some(self.attendant.size());
+        let put = if self.request.skip_permissions {
+            first_start::put(self.sandbox, &self.agent.first_start(&self.request)).await
+        } else {
+            // Its user has answered it, or does.
+            Put::default()
+        };
+        let ended = self.with(exec).await;
+        put.take_away(self.sandbox).await;
+        ended
+    }
+
+    async fn with(&self, exec: ExecRequest) -> Result<Exit, AgentFailure> {
         let execution = tokio::select! {
             () = self.cancel.cancelled() => return Err(AgentFailure::Cancelled),
             started = self.sandbox.exec(exec) => started?,

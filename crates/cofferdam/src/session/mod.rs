@@ -33,6 +33,7 @@ mod event;
 mod expand;
 mod extra;
 mod files;
+mod first_start;
 mod form;
 mod guard;
 mod heard;

@@ -1,0 +1,111 @@
+//! The real programs at their own terminal interfaces, with their user there.
+
+use std::io::{Read, Write};
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use cofferdam_lab::model::Turn;
+
+use crate::program::{KEY, Program};
+use crate::world::{LIMIT, World};
+
+/// The user at the terminal.
+struct Person {
+    child: Child,
+    shown: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Person {
+    fn at(mut child: Child) -> Self {
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let (mut from, to) = (child.stdout.take().unwrap(), Arc::clone(&shown));
+        std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            while let Ok(read @ 1..) = from.read(&mut chunk) {
+                to.lock().unwrap().extend_from_slice(&chunk[..read]);
+            }
+        });
+        Self { child, shown }
+    }
+
+    /// Without what moves the cursor and sets colours, and without spaces: some programs put words where they are by that.
+    fn text(&self) -> String {
+        let shown = self.shown.lock().unwrap();
+        let controls =
+            regex::Regex::new("\\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\\x07\\x1b]*(\\x07|\\x1b\\\\)|.)");
+        let text = String::from_utf8_lossy(&shown);
+        let text = controls.unwrap().replace_all(&text, "");
+        text.split_whitespace().collect()
+    }
+
+    #[track_caller]
+    fn sees(&self, what: &str) {
+        let until = Instant::now() + LIMIT;
+        let what = what.replace(' ', "");
+        while !self.text().contains(&what) {
+            assert!(Instant::now() < until, "{what}: {}", self.text());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn types(&mut self, keys: &str) {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        stdin.write_all(keys.as_bytes()).unwrap();
+        stdin.flush().unwrap();
+    }
+
+    #[track_caller]
+    fn is_back(&mut self) -> i32 {
+        let until = Instant::now() + LIMIT;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code().unwrap();
+            }
+            if Instant::now() > until {
+                self.child.kill().unwrap();
+                panic!("it goes on: {}", self.text());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn check(program: Program, leave: &str, options: &[&str]) {
+    let script = [
+        Turn::shell("git commit -q --allow-empty -m 'made at the terminal' && echo made"),
+        Turn::say("It is done."),
+    ];
+    let world = World::new(program, script);
+    let mut person =
+        Person::at(world.interactive(&[&["--prompt", "Commit something."], options].concat()));
+    person.sees("It is done.");
+    person.types(leave);
+    // Its menu of words has to be there before the key that chooses.
+    std::thread::sleep(Duration::from_millis(500));
+    person.types("\r");
+    let code = person.is_back();
+    assert_eq!(code, 0, "{}", person.text());
+    program.expect_key(&world.seen(), KEY);
+    assert_eq!(
+        world.subjects(),
+        "made at the terminal\nstart",
+        "{}",
+        person.text()
+    );
+    let runs = world
+        .cofferdam(&["runs", "show", "one", "--json"])
+        .expect_code(0);
+    let kept: serde_json::Value = serde_json::from_str(&runs.stdout).unwrap();
+    assert!(kept["iterations"][0]["session"].is_string(), "{kept}");
+}
+
+#[test]
+fn claude_code() {
+    check(Program::ClaudeCode, "/exit", &[]);
+}
+
+#[test]
+fn codex() {
+    check(Program::Codex, "/quit", &[]);
+}
