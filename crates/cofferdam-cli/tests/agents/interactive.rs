@@ -58,16 +58,15 @@ impl Person {
     #[track_caller]
     fn is_back(&mut self) -> i32 {
         let until = Instant::now() + LIMIT;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code().unwrap();
-            }
-            if Instant::now() > until {
-                self.child.kill().unwrap();
-                panic!("it goes on: {}", self.text());
-            }
+        while self.child.try_wait().unwrap().is_none() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
         }
+        let status = self.child.try_wait().unwrap();
+        if status.is_none() {
+            self.child.kill().unwrap();
+        }
+        assert!(status.is_some(), "it goes on: {}", self.text());
+        status.unwrap().code().unwrap()
     }
 }
 

@@ -148,12 +148,19 @@ impl TestEnvironment {
     /// Runs `cofferdam` to its end.
     #[track_caller]
     pub(crate) fn cofferdam(&self, arguments: &[&str]) -> Done {
-        finish(
+        self.cofferdam_within(arguments, LIMIT)
+    }
+
+    /// The same of one that may take longer.
+    #[track_caller]
+    pub(crate) fn cofferdam_within(&self, arguments: &[&str], limit: Duration) -> Done {
+        finish_within(
             self.command(arguments)
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()
                 .unwrap(),
+            limit,
         )
     }
 

@@ -231,7 +231,7 @@ fn a_worktree_outlives_its_runs_and_its_sandbox() {
         let script = commit_script(&[name]) + "cat left; echo agent > left";
         lives.run(&["--in", "box"], &script)
     };
-    std::fs::write(worktree.join("left"), "person\n").unwrap();
+    lives.write(".cofferdam/worktrees/b/left", "person\n");
     let done = work("one").expect_code(0);
     assert!(done.stderr.contains("person"), "{done}");
     lives.cofferdam(&["stop", "box"]).expect_code(0);
@@ -239,7 +239,7 @@ fn a_worktree_outlives_its_runs_and_its_sandbox() {
         std::fs::read_to_string(worktree.join("left")).unwrap(),
         "agent\n"
     );
-    std::fs::write(worktree.join("left"), "person again\n").unwrap();
+    lives.write(".cofferdam/worktrees/b/left", "person again\n");
     lives.cofferdam(&["start", "box"]).expect_code(0);
     let done = work("two").expect_code(0);
     assert!(done.stderr.contains("person again"), "{done}");

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
 
 use super::announce;
 use super::appearing;
@@ -82,7 +84,10 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
         return Err(nothing(RunErrorKind::Cancelled));
     }
     let planned = Box::pin(plan_alone(&options)).await;
-    let (plan, task, finished) = planned.map_err(nothing)?;
+    let (plan, task, finished) = match planned {
+        Ok(planned) => planned,
+        Err(kind) => return Err(nothing(or_cancelled(kind, &options.caller.cancel).await)),
+    };
     let log_name = runlog::file_name(&plan.record, options.session.name.as_deref());
     let config_dir = plan.repository.config_dir();
     let log = (&options.task.log, options.task.log_limits);
@@ -208,6 +213,9 @@ async fn plan_alone(options: &RunOptions) -> Result<(Plan, TaskPlan, Vec<String>
     Ok((plan, task, finished))
 }
 
+/// So long a signal takes from the process to whoever cancels for it.
+const HEARD: Duration = Duration::from_millis(5);
+
 /// What a run is made of, from its plan to its end.
 #[derive(Clone, Copy)]
 struct Run<'a> {
@@ -278,15 +286,11 @@ async fn live(
             never = outside.tell(events) => match never {},
         }
     }
-    .await
-    // Whatever a cancelled step calls its end.
-    .map_err(|error| {
-        if options.caller.cancel.is_cancelled() {
-            RunErrorKind::Cancelled
-        } else {
-            error
-        }
-    });
+    .await;
+    let worked = match worked {
+        Ok(()) => Ok(()),
+        Err(error) => Err(or_cancelled(error, &options.caller.cancel).await),
+    };
 
     if let Some(ready) = &ready {
         take_login_back(options, task, ready.sandbox(), events).await;
@@ -518,6 +522,17 @@ impl Run<'_> {
             still: kept.still,
             ended: kept.ended,
         }
+    }
+}
+
+/// Whatever a cancelled step calls its end. A signal to the whole process group ends a program that was just started too, and its end may
+/// be seen before the signal is.
+async fn or_cancelled(error: RunErrorKind, cancel: &CancellationToken) -> RunErrorKind {
+    let heard = tokio::time::timeout(HEARD, cancel.cancelled()).await;
+    if heard.is_ok() {
+        RunErrorKind::Cancelled
+    } else {
+        error
     }
 }
 
