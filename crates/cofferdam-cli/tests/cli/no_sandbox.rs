@@ -194,3 +194,34 @@ fn a_command_that_died() {
     assert!(!left.exists(), "{done}");
     assert!(lives.all().is_empty());
 }
+
+/// What the configuration wants of commits before a merge is tried in a sandbox all the same.
+#[test]
+fn its_commits_are_checked_in_a_sandbox() {
+    let lives = user();
+    let mark = lives.home().join("of-this-machine");
+    let check = format!(
+        "test ! -e {} && grep -rqw good --include=s* .",
+        mark.display()
+    );
+    let config = format!("gate: {{checks: [{{cmd: '{check}'}}]}}\n");
+    for (path, text) in [
+        (mark, ""),
+        (lives.home().join(".cofferdam/config.yaml"), &*config),
+    ] {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        cofferdam::fsx::write_with_mode(&path, text.as_bytes(), 0o600).unwrap();
+    }
+    for (word, code, merged) in [("good", 3, true), ("bad", 1, false)] {
+        let mut terminal = at(&lives, &["--merge-to-head", "--name", word]);
+        terminal.expect("you: ");
+        terminal.press(&format!("{word}\r"));
+        terminal.ends_with(code);
+        let last = lives.git(&["log", "-1", "--format=%s"]);
+        let text = terminal.text();
+        assert_eq!(last.contains(word), merged, "{text}");
+        let branch = format!("cofferdam/{word}");
+        let kept = lives.git(&["branch", "--list", &branch]);
+        assert!(merged || kept.contains(&branch), "{text}");
+    }
+}

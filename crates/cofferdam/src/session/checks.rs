@@ -27,6 +27,7 @@ use crate::git::land::{CHECKS_CANCELLED, UNCHECKED};
 use crate::git::{Oid, Repository};
 use crate::names::SandboxId;
 use crate::registry::{Mode, Owned, Record};
+use crate::sandbox::native::Native;
 use crate::sandbox::{
     self, BindMount, BindMountProvider, BranchStrategy, Contained, Limits, SandboxError,
 };
@@ -59,6 +60,8 @@ impl Checks {
             caller: caller.clone(),
             like: Some(Like {
                 provider: match &options.sandbox {
+                    // Commands of a configuration are not for this machine itself.
+                    _ if options.on_host => Some(Arc::new(Native::default())),
                     Contained::BindMount(kind) => Some(Arc::clone(&kind.provider)),
                     Contained::PrivateCopy(kind) => Some(Arc::clone(&kind.provider)),
                     Contained::Isolated(_) => None,
