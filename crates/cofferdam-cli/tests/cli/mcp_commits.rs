@@ -97,6 +97,20 @@ fn what_changes_after_idle_calls_is_recorded() {
     });
 }
 
+/// What was changed in the second in which the index was written, to as many bytes, shows only to who reads it.
+#[test]
+fn what_is_as_old_as_the_index_is_read_again() {
+    with_ignore_files(|_, client| {
+        let old = "touch -d @1700000000";
+        let said = client.run(&format!(
+            "echo 1 > racy; git add racy; git commit -qm made; {old} racy; git update-index --refresh; {old} $(git rev-parse --git-dir)/index"
+        ));
+        assert!(said.contains("made"), "{said}");
+        let said = client.run(&format!("echo 2 > racy; {old} racy"));
+        assert!(said.contains("sandbox-exec: racy"), "{said}");
+    });
+}
+
 /// What the gate would refuse is left out and named; everything else comes home, then and later.
 #[test]
 fn what_the_gate_refuses_holds_up_nothing_else() {

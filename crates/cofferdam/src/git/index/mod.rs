@@ -14,7 +14,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
@@ -414,6 +414,10 @@ pub fn without_flags(
         })
     };
     let root = beneath::root(git_dir).ok()?;
+    // A file that is as old as its index may have changed since in the same second (gitformat-index(5), racy git), and nobody would see it
+    // by an index that is written now.
+    let written = rustix::fs::statat(&root, "index", AtFlags::SYMLINK_NOFOLLOW);
+    let written = written.ok()?.st_mtime;
     let bytes = beneath::read(root, Path::new("index"), HOSTILE_LIMIT).ok()??;
     let index = parse(&bytes, format).ok()?;
     if index.sparse || index.shared.is_some() {
@@ -424,7 +428,8 @@ pub fn without_flags(
         entry.assume_valid = false;
         entry.skip_worktree =
             entry.skip_worktree && (is_masked(&entry.path, &masked) || is_absent(&entry.path));
-        if changed.contains(Path::new(OsStr::from_bytes(&entry.path))) {
+        let is_racy = i64::from(entry.stat.mtime[0]) >= written;
+        if is_racy || changed.contains(Path::new(OsStr::from_bytes(&entry.path))) {
             entry.stat = Stat::default();
         }
     }

@@ -67,7 +67,8 @@ pub(in crate::session) const COMMIT_THE_REST: &str = commit!(
     test -z \"$(git status --porcelain --untracked-files=$untracked --ignore-submodules=all -- \"$@\" 2>\"$said\")\" &&
         test ! -s \"$said\" && rm -f \"$said\" && exit 0"
     ),
-    "cp \"$(git rev-parse --absolute-git-dir)/index\" \"$index\"",
+    // As old as it was: git looks again at files that are no older (gitformat-index(5), racy git).
+    "cp --preserve=timestamps \"$(git rev-parse --absolute-git-dir)/index\" \"$index\"",
     "git add --all --ignore-errors -- \"$@\" || failed=1",
     ":",
     "git commit-tree -p HEAD -m 'uncommitted work of the sandbox' \"$tree\""
