@@ -65,9 +65,7 @@ fn a_login_comes_back_once_and_nothing_else_comes_in() {
         return;
     };
     let lives = Lives::new();
-    let bin = lives.home().join("tools/bin");
-    std::fs::create_dir_all(&bin).unwrap();
-    cofferdam::fsx::write_with_mode(&bin.join("codex"), CODEX.as_bytes(), 0o755).unwrap();
+    let bin = lives.has_program("codex", CODEX);
     let open = |words: &[&str]| {
         let mut command = lives.command(words);
         command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));

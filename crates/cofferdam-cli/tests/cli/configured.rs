@@ -769,9 +769,7 @@ pub(crate) const CLAUDE: &str = "#!/bin/sh\necho \"here: $* $EDITOR $(cat ~/note
 fn claude_opens_in_a_sandbox_that_stays() {
     let user = User::new("env: {EDITOR: vim}\n");
     user.puts(".cofferdam/home/note", "first");
-    let bin = user.home().join("tools/bin");
-    std::fs::create_dir_all(&bin).unwrap();
-    cofferdam::fsx::write_with_mode(&bin.join("claude"), CLAUDE.as_bytes(), 0o755).unwrap();
+    let bin = user.has_program("claude", CLAUDE);
     let open = |words: &[&str]| {
         let mut command = user.command(words);
         command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
@@ -847,9 +845,7 @@ fn claude_opens_in_a_sandbox_that_stays() {
 #[test]
 fn rules_that_take_a_while_are_said_and_are_those_of_one_sandbox() {
     let user = User::new("firewall: {allow: [{domain: first.test}]}\n");
-    let bin = user.home().join("tools/bin");
-    std::fs::create_dir_all(&bin).unwrap();
-    cofferdam::fsx::write_with_mode(&bin.join("claude"), CLAUDE.as_bytes(), 0o755).unwrap();
+    let bin = user.has_program("claude", CLAUDE);
     let path = format!("{}:/usr/bin:/bin", bin.display());
     for name in ["box", "other"] {
         user.with("PATH", &path, &["create", name]).expect_code(0);

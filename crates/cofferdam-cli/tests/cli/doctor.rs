@@ -109,12 +109,6 @@ fn with_path(environment: &TestEnvironment, arguments: &[&str]) -> crate::enviro
     crate::environment::finish(command.spawn().unwrap())
 }
 
-fn program(environment: &TestEnvironment, name: &str, text: &str) {
-    let bin = environment.home().join("tools/bin");
-    std::fs::create_dir_all(&bin).unwrap();
-    cofferdam::fsx::write_with_mode(&bin.join(name), text.as_bytes(), 0o755).unwrap();
-}
-
 /// Its version is asked in a sandbox: the program is not run as the user, and leaves nothing.
 #[test]
 fn agents_are_listed_with_place_version_and_key() {
@@ -124,7 +118,7 @@ fn agents_are_listed_with_place_version_and_key() {
         "#!/bin/sh\ntouch {} ~/mark /tmp/cofferdam-mark; echo \"9.8 $1 $ANTHROPIC_API_KEY\"; printf '\\033[2J'\n",
         mark.display()
     );
-    program(&environment, "claude", &text);
+    environment.has_program("claude", &text);
     let done = with_path(&environment, &["doctor"]).expect_code(0);
     let place = environment.home().join("tools/bin/claude");
     let line = format!(
@@ -145,8 +139,7 @@ fn agents_are_listed_with_place_version_and_key() {
     assert!(done.stdout.contains(untried), "{done}");
     assert_eq!(done.stdout.matches("not tried").count(), 1, "{done}");
     // One that does not start, and one without a key.
-    program(
-        &environment,
+    environment.has_program(
         "codex",
         "#!/bin/sh\necho first >&2; echo no such thing >&2; exit 3\n",
     );
@@ -170,7 +163,7 @@ fn agents_are_listed_with_place_version_and_key() {
             .ends_with("exit code 3, no such thing"),
         "{codex}"
     );
-    program(&environment, "codex", "#!/bin/sh\necho 1.0\n");
+    environment.has_program("codex", "#!/bin/sh\necho 1.0\n");
     let done = with_path(&environment, &["doctor"]).expect_code(0);
     let line = done
         .stdout
@@ -222,7 +215,7 @@ fn a_config_that_cannot_be_used_is_not_ok() {
 #[test]
 fn a_key_in_the_env_file_is_seen() {
     let environment = TestEnvironment::with_repository();
-    program(&environment, "codex", "#!/bin/sh\necho 1.0\n");
+    environment.has_program("codex", "#!/bin/sh\necho 1.0\n");
     let access = || {
         let done = with_path(&environment, &["doctor", "--json"]);
         let findings: Vec<serde_json::Value> = serde_json::from_str(&done.stdout).unwrap();
@@ -298,7 +291,7 @@ fn keys_are_ignored_from_the_first_command_on() {
 #[test]
 fn a_key_that_git_has_is_told_with_the_way_out() {
     let environment = TestEnvironment::with_repository();
-    program(&environment, "codex", "#!/bin/sh\necho 1.0\n");
+    environment.has_program("codex", "#!/bin/sh\necho 1.0\n");
     let run = ["run", "--agent", "codex", "--prompt", "hi"];
     environment.write(".cofferdam/.env", "OPENAI_API_KEY=x\n");
     environment.git(&["add", "--all"]);

@@ -164,6 +164,14 @@ impl TestEnvironment {
         )
     }
 
+    /// The user has a program below their home; the directory that it is in, which is not in their `PATH`.
+    pub(crate) fn has_program(&self, name: &str, text: &str) -> PathBuf {
+        let bin = self.home().join("tools/bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        cofferdam::fsx::write_with_mode(&bin.join(name), text.as_bytes(), 0o755).unwrap();
+        bin
+    }
+
     /// `cofferdam run OPTIONS -- sh -c SCRIPT`.
     #[track_caller]
     pub(crate) fn run(&self, options: &[&str], script: &str) -> Done {

@@ -1,7 +1,5 @@
 //! `cofferdam interactive`: an agent's own terminal interface in a sandbox, with its user there.
 
-use std::os::unix::fs::PermissionsExt;
-
 use serde_json::Value;
 
 use crate::environment::finish;
@@ -25,18 +23,14 @@ exit 3
 
 fn user() -> Lives {
     let lives = Lives::new();
-    let bin = lives.home().join(".local/bin");
-    std::fs::create_dir_all(&bin).unwrap();
-    let claude = bin.join("claude");
-    cofferdam::fsx::write_with_mode(&claude, CLAUDE.as_bytes(), 0o755).unwrap();
-    assert!(claude.metadata().unwrap().permissions().mode() & 0o100 != 0);
+    lives.has_program("claude", CLAUDE);
     lives.write(".cofferdam/.env", "ANTHROPIC_API_KEY=secret\n");
     lives
 }
 
 fn at(lives: &Lives, words: &[&str]) -> OnTerminal {
     let mut command = lives.command(&[&["interactive"], words].concat());
-    let path = format!("{}/.local/bin:/usr/bin:/bin", lives.home().display());
+    let path = format!("{}/tools/bin:/usr/bin:/bin", lives.home().display());
     command.env("PATH", path);
     OnTerminal::start(&command, (33, 111))
 }
@@ -112,7 +106,7 @@ fn a_conversation_goes_on_at_the_terminal() {
     let shown = lives.cofferdam(&["runs", "show", "talk"]).expect_code(0);
     assert!(shown.stdout.contains("01234567-89ab-cdef"), "{shown}");
     let mut command = lives.command(&["continue", "talk", "--interactive", "--network", "none"]);
-    let path = format!("{}/.local/bin:/usr/bin:/bin", lives.home().display());
+    let path = format!("{}/tools/bin:/usr/bin:/bin", lives.home().display());
     command.env("PATH", path);
     let mut terminal = OnTerminal::start(&command, (24, 80));
     terminal.expect(

@@ -22,16 +22,14 @@ exit 3
 
 fn user() -> Lives {
     let lives = Lives::new();
-    let bin = lives.home().join(".local/bin");
-    std::fs::create_dir_all(&bin).unwrap();
-    cofferdam::fsx::write_with_mode(&bin.join("claude"), CLAUDE.as_bytes(), 0o755).unwrap();
+    lives.has_program("claude", CLAUDE);
     lives
 }
 
 fn at(lives: &Lives, words: &[&str]) -> OnTerminal {
     let no_sandbox = ["interactive", "--no-sandbox", "--agent", "claude-code"];
     let mut command = lives.command(&[&no_sandbox[..], words].concat());
-    let path = format!("{}/.local/bin:/usr/bin:/bin", lives.home().display());
+    let path = format!("{}/tools/bin:/usr/bin:/bin", lives.home().display());
     command.env("PATH", path).env("MARK", "of the user");
     OnTerminal::start(&command, (33, 111))
 }

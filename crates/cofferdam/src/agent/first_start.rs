@@ -41,8 +41,8 @@ fn put(into: &mut Map<String, Value>, members: &Map<String, Value>) {
         match (into.get_mut(name), new) {
             (Some(Value::Object(there)), Value::Object(new)) => put(there, new),
             (Some(Value::Array(there)), Value::Array(new)) => {
-                let more: Vec<_> = new.iter().filter(|one| !there.contains(one)).collect();
-                let more: Vec<Value> = more.into_iter().cloned().collect();
+                let more = new.iter().filter(|one| !there.contains(one));
+                let more: Vec<Value> = more.cloned().collect();
                 there.extend(more);
             }
             _ => {

@@ -99,7 +99,9 @@ impl Sandbox for OnHost {
     /// On a terminal.
     async fn exec(&self, request: ExecRequest) -> Result<Box<dyn Execution>, SandboxError> {
         let Some(size) = request.terminal else {
-            return Err(unable(Ability::Files));
+            return Err(SandboxError::Start(
+                "without a sandbox there are programs on a terminal alone".into(),
+            ));
         };
         let mut environment = self.environment.clone();
         environment.extend(request.environment);

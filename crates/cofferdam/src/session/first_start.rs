@@ -84,7 +84,9 @@ async fn read(sandbox: &dyn Sandbox, path: &Path) -> Result<Option<Vec<u8>>, San
         match sight {
             Sight::Part(part) => bytes.extend(part),
             Sight::Thing(_) => is_there = true,
-            _ => {}
+            // What cannot be looked at is not replaced.
+            Sight::Unread { error, .. } => is_there |= error != libc::ENOENT,
+            Sight::Target(_) | Sight::At(_) => {}
         }
         ControlFlow::Continue(())
     })

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::network_options::NetworkOptions;
-use super::options::{Caller, Hooks, RunOptions, SessionOptions, Task};
+use super::options::{Caller, Hook, RunOptions, SessionOptions, Task};
 use crate::sandbox::BindMount;
 use crate::sandbox::host::{Host, NoSandbox};
 
@@ -22,8 +22,8 @@ pub struct HostOptions {
     pub name: Option<String>,
     /// Paths below the repository's top to copy into a worktree (not with `head`). One that is not there is an error.
     pub copy: Vec<PathBuf>,
-    /// Those on the host. [`Hooks::sandbox_ready`] is for sandboxes.
-    pub hooks: Hooks,
+    /// As [`super::Hooks::host_worktree_ready`].
+    pub worktree_ready: Vec<Hook>,
     /// More variables for the agent's program.
     pub environment: BTreeMap<OsString, OsString>,
     /// A template may have no shell expressions: there is no sandbox for them.
@@ -39,7 +39,7 @@ impl HostOptions {
             sandbox: NoSandbox::default(),
             name: None,
             copy: Vec::new(),
-            hooks: Hooks::default(),
+            worktree_ready: Vec::new(),
             environment: BTreeMap::new(),
             task,
         }
@@ -81,8 +81,7 @@ impl Interactive {
         session.on_host = true;
         session.name = options.name;
         session.copy = options.copy;
-        session.hooks = options.hooks;
-        session.hooks.sandbox_ready.clear();
+        session.hooks.host_worktree_ready = options.worktree_ready;
         session.environment = options.environment;
         session.network = NetworkOptions::Open;
         RunOptions {

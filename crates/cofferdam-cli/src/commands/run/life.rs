@@ -87,7 +87,7 @@ async fn on_host(options: RunOptions) -> Result<RunReport, RunError> {
     options.sandbox = NoSandbox::new(session.sandbox.strategy());
     options.name = session.name;
     options.copy = session.copy;
-    options.hooks = session.hooks;
+    options.worktree_ready = session.hooks.host_worktree_ready;
     options.environment = session.environment;
     cofferdam::interactive(options, attendant).await
 }

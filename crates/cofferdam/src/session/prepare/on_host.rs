@@ -19,19 +19,15 @@ impl Making<'_> {
         };
         self.make_worktree(owned).await?;
         let workspace = owned.record.workspace(&caller.home);
-        for (point, lines) in [
-            (
-                HookPoint::WorktreeReady,
-                &self.options.hooks.host_worktree_ready,
-            ),
-            (
-                HookPoint::HostSandboxReady,
-                &self.options.hooks.host_sandbox_ready,
-            ),
-        ] {
-            let variables = &caller.environment;
-            hooks::on_host(point, lines, &workspace, variables, self.events, cancel).await?;
-        }
+        hooks::on_host(
+            HookPoint::WorktreeReady,
+            &self.options.hooks.host_worktree_ready,
+            &workspace,
+            &caller.environment,
+            self.events,
+            cancel,
+        )
+        .await?;
         if owned.record.worktree.is_some() {
             // From here on somebody's work may be in it. A checkout is its user's, who is there.
             owned.set_phase(Phase::Active)?;
