@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use cofferdam_lab::model::Turn;
 
 use crate::program::{KEY, Program};
+use crate::work::with_image;
 use crate::world::{LIMIT, World};
 
 /// The user at the terminal.
@@ -75,7 +76,7 @@ fn check(program: Program, leave: &str, options: &[&str]) {
         Turn::shell("git commit -q --allow-empty -m 'made at the terminal' && echo made"),
         Turn::say("It is done."),
     ];
-    let world = World::new(program, script);
+    let world = World::new(program, script).with_engines();
     let mut person =
         Person::at(world.interactive(&[&["--prompt", "Commit something."], options].concat()));
     person.sees("It is done.");
@@ -107,4 +108,14 @@ fn claude_code() {
 #[test]
 fn codex() {
     check(Program::Codex, "/quit", &[]);
+}
+
+/// In the image that `scripts/test --all` can build.
+#[test]
+fn they_have_their_terminals_in_containers() {
+    for engine in with_image() {
+        let options = ["--sandbox", engine, "--image", "cofferdam-base:small"];
+        check(Program::ClaudeCode, "/exit", &options);
+        check(Program::Codex, "/quit", &options);
+    }
 }
