@@ -265,6 +265,7 @@ fn in_agent(error: &AgentFailure) -> Cause<'_> {
         AgentFailure::Sandbox(error) => Some(error),
         AgentFailure::Exit { .. }
         | AgentFailure::Reported(_)
+        | AgentFailure::Silent(_)
         | AgentFailure::Idle(_)
         | AgentFailure::Budget(_)
         | AgentFailure::Quota { .. }

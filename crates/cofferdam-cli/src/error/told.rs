@@ -86,6 +86,7 @@ pub(super) fn agent_hint(error: &AgentFailure) -> Option<String> {
         | AgentFailure::Sandbox(_)
         | AgentFailure::Exit { .. }
         | AgentFailure::Reported(_)
+        | AgentFailure::Silent(_)
         | AgentFailure::Cancelled => None,
     }
 }

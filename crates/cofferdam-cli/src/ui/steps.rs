@@ -49,6 +49,28 @@ const SHOWN: usize = 100;
 /// Milliseconds after which somebody wonders what is going on.
 const LONG: u64 = 2_000;
 
+/// An agent, as far as a status line tells.
+#[derive(Debug, Default)]
+struct AtWork {
+    iteration: String,
+    tokens: u64,
+    call: String,
+}
+
+impl AtWork {
+    /// Best known first: what does not fit is cut off.
+    fn status(&self) -> String {
+        let tokens = (self.tokens > 0).then(|| format!("{} tokens", human::count(self.tokens)));
+        let parts = [
+            Some(self.iteration.clone()),
+            tokens,
+            Some(self.call.clone()),
+        ];
+        let parts = parts.into_iter().flatten().filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join(" · ")
+    }
+}
+
 /// Turns events into lines.
 #[derive(Debug)]
 pub(crate) struct Narrator {
@@ -59,6 +81,8 @@ pub(crate) struct Narrator {
     hints: bool,
     /// What is going on, for a status line.
     pub(crate) status: String,
+    /// What the agent of this iteration did last, and the tokens that it has told of.
+    at_work: AtWork,
     /// The step that was said to take long.
     slow: Option<&'static str>,
 }
@@ -70,6 +94,7 @@ impl Narrator {
             strategy_by_default,
             hints: true,
             status: "starting".to_owned(),
+            at_work: AtWork::default(),
             slow: None,
         }
     }
@@ -143,10 +168,24 @@ impl Narrator {
                 (least, lines)
             }
             Event::IterationStarted { iteration, of, .. } => {
-                self.status = format!("iteration {iteration} of {of}");
+                self.at_work = AtWork {
+                    iteration: format!("iteration {iteration} of {of}"),
+                    ..AtWork::default()
+                };
+                self.status = self.at_work.status();
                 (Normal, one(Kind::Milestone, self.status.clone()))
             }
-            Event::Agent { item, .. } => agent(item),
+            Event::Agent { item, .. } => {
+                match item {
+                    AgentEvent::ToolCall { name, arguments } => {
+                        self.at_work.call = fit(&call(name, arguments), 80);
+                    }
+                    AgentEvent::Usage { usage } => self.at_work.tokens = usage.tokens(),
+                    _ => return agent(item),
+                }
+                self.status = self.at_work.status();
+                agent(item)
+            }
             Event::AgentError { line, .. } => (Normal, text_lines(Kind::AgentError, line)),
             Event::Idle { iteration, minutes } => {
                 let text = format!(
@@ -304,20 +343,22 @@ fn within_reach(uncommitted: usize) -> String {
     format!("; {changes} of yours may go into them")
 }
 
+fn call(name: &str, arguments: &str) -> String {
+    let text = format!("{} {}", printable_line(name), printable_line(arguments));
+    text.trim_end().to_owned()
+}
+
 fn agent(item: &AgentEvent) -> (Verbosity, Vec<Line>) {
     use Verbosity::{Normal, Verbose};
     match item {
         AgentEvent::Text { text } => (Normal, text_lines(Kind::AgentText, text)),
-        AgentEvent::ToolCall { name, arguments } => {
-            let text = format!("{} {}", printable_line(name), printable_line(arguments));
-            (
-                Normal,
-                vec![Line {
-                    kind: Kind::ToolCall,
-                    text: fit(text.trim_end(), 200),
-                }],
-            )
-        }
+        AgentEvent::ToolCall { name, arguments } => (
+            Normal,
+            vec![Line {
+                kind: Kind::ToolCall,
+                text: fit(&call(name, arguments), 200),
+            }],
+        ),
         AgentEvent::Result {
             text,
             is_error: true,
@@ -412,6 +453,38 @@ mod tests {
             arguments: "a\u{7}".into(),
         };
         assert_eq!(tell(Verbosity::Normal, &said(call)), ["Ba\\nsh a\\u{7}"]);
+    }
+
+    #[test]
+    fn the_status_has_the_last_call_and_the_tokens() {
+        let mut narrator = Narrator::new(Verbosity::Normal, true);
+        let mut status = |event| {
+            narrator.tell(&event);
+            narrator.status.clone()
+        };
+        let started = |iteration| Event::IterationStarted {
+            iteration,
+            of: 3,
+            prompt_bytes: 1,
+        };
+        assert_eq!(status(started(1)), "iteration 1 of 3");
+        let call = AgentEvent::ToolCall {
+            name: "Bash".to_owned(),
+            arguments: "cargo\u{1b} test".to_owned(),
+        };
+        assert_eq!(
+            status(said(call)),
+            "iteration 1 of 3 · Bash cargo\\u{1b} test"
+        );
+        let mut usage = cofferdam::agent::Usage::default();
+        (usage.input_tokens, usage.output_tokens) = (12_000, 345);
+        assert_eq!(
+            status(said(AgentEvent::Usage { usage })),
+            "iteration 1 of 3 · 12,345 tokens · Bash cargo\\u{1b} test"
+        );
+        let text = "and so on".to_owned();
+        assert!(status(said(AgentEvent::Text { text })).ends_with("test"));
+        assert_eq!(status(started(2)), "iteration 2 of 3");
     }
 
     /// A line of its own would be one for each word of a command.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::access::{Access, Ways};
 use super::error::AgentError;
-use super::event::{AgentEvent, Usage};
+use super::event::{AgentEvent, Usage, UsageTold};
 use super::first_start::{HomeContent, HomeFile};
 use super::json::{self, count, text};
 use super::login::{LoginFormat, LoginVolume};
@@ -174,6 +174,14 @@ impl AgentProvider for ClaudeCode {
             variable: "ANTHROPIC_BASE_URL",
             usual: "https://api.anthropic.com",
         })
+    }
+
+    fn usage_told(&self) -> Option<UsageTold> {
+        Some(UsageTold::Cost)
+    }
+
+    fn tells_its_end(&self) -> bool {
+        true
     }
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::access::{Access, Ways};
 use super::error::AgentError;
-use super::event::{AgentEvent, Usage};
+use super::event::{AgentEvent, Usage, UsageTold};
 use super::first_start::{HomeContent, HomeFile};
 use super::json::{self, count, text};
 use super::login::{LoginFormat, LoginVolume};
@@ -181,6 +181,14 @@ impl AgentProvider for Codex {
                 "https://api.openai.com"
             },
         })
+    }
+
+    fn usage_told(&self) -> Option<UsageTold> {
+        Some(UsageTold::Tokens)
+    }
+
+    fn tells_its_end(&self) -> bool {
+        true
     }
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
@@ -359,12 +367,10 @@ impl Parser {
                 },
             });
         }
-        if let Some(text) = self.message.take() {
-            events.push(AgentEvent::Result {
-                text,
-                is_error: false,
-            });
-        }
+        events.push(AgentEvent::Result {
+            text: self.message.take().unwrap_or_default(),
+            is_error: false,
+        });
         events
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::completion::Echo;
 use super::error::AgentError;
-use super::event::AgentEvent;
+use super::event::{AgentEvent, UsageTold};
 use super::provider::{
     AgentCommand, AgentKind, AgentOptions, AgentProgram, AgentProvider, StreamParser,
 };
@@ -78,6 +78,10 @@ impl AgentProvider for Command {
             name,
             directories: &[],
         })
+    }
+
+    fn usage_told(&self) -> Option<UsageTold> {
+        Some(UsageTold::Nothing)
     }
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::access::{self, Access};
 use super::error::AgentError;
-use super::event::AgentEvent;
+use super::event::{AgentEvent, UsageTold};
 use super::json::{self, text};
 use super::provider::{
     AgentCommand, AgentKind, AgentOptions, AgentProgram, AgentProvider, BaseUrl, Npm, StreamParser,
@@ -173,6 +173,14 @@ impl AgentProvider for Copilot {
         })
     }
 
+    fn usage_told(&self) -> Option<UsageTold> {
+        Some(UsageTold::Nothing)
+    }
+
+    fn tells_its_end(&self) -> bool {
+        true
+    }
+
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
         let prompt = request.prompt(NAME)?;
         let print = ["--output-format", "json", "--no-ask-user"];
@@ -283,11 +291,10 @@ impl Parser {
         });
         match (failed, self.message.take()) {
             (Some(text), _) => events.extend(json::failure(Some(text))),
-            (None, Some(text)) => events.push(AgentEvent::Result {
-                text,
+            (None, said) => events.push(AgentEvent::Result {
+                text: said.unwrap_or_default(),
                 is_error: false,
             }),
-            (None, None) => {}
         }
     }
 }

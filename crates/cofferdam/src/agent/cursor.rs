@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::access::{self, Access};
 use super::error::AgentError;
-use super::event::AgentEvent;
+use super::event::{AgentEvent, UsageTold};
 use super::json::{self, text};
 use super::provider::{
     AgentCommand, AgentKind, AgentOptions, AgentProgram, AgentProvider, StreamParser,
@@ -91,6 +91,14 @@ impl AgentProvider for Cursor {
 
     fn access(&self, environment: &BTreeMap<OsString, OsString>, _logged_in: bool) -> Access {
         access::any_of(KEYS, environment)
+    }
+
+    fn usage_told(&self) -> Option<UsageTold> {
+        Some(UsageTold::Nothing)
+    }
+
+    fn tells_its_end(&self) -> bool {
+        true
     }
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {

@@ -46,6 +46,15 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
+/// What an agent's program tells of its use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UsageTold {
+    Nothing,
+    Tokens,
+    /// Those too.
+    Cost,
+}
+
 /// One thing an agent's output said. Text is as the agent sent it: sanitise before showing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::access::{self, Access};
 use super::error::AgentError;
-use super::event::{AgentEvent, Usage};
+use super::event::{AgentEvent, Usage, UsageTold};
 use super::json::{self, count, text};
 use super::provider::{
     AgentCommand, AgentKind, AgentOptions, AgentProgram, AgentProvider, BaseUrl, Npm, StreamParser,
@@ -197,6 +197,14 @@ impl AgentProvider for Gemini {
         })
     }
 
+    fn usage_told(&self) -> Option<UsageTold> {
+        Some(UsageTold::Tokens)
+    }
+
+    fn tells_its_end(&self) -> bool {
+        true
+    }
+
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
         let prompt = request.prompt(NAME)?;
         Ok(AgentCommand {
@@ -318,10 +326,8 @@ impl Parser {
         }
         let said = self.error.take();
         if text(value, "status") == Some("success") {
-            if let Some(text) = self.message.take() {
-                let is_error = false;
-                events.push(AgentEvent::Result { text, is_error });
-            }
+            let (text, is_error) = (self.message.take().unwrap_or_default(), false);
+            events.push(AgentEvent::Result { text, is_error });
             return;
         }
         let told = value.get("error").and_then(json::error_message);

@@ -34,7 +34,7 @@ pub use completion::{completion, signal_in};
 pub use copilot::Copilot;
 pub use cursor::Cursor;
 pub use error::AgentError;
-pub use event::{AgentEvent, Usage};
+pub use event::{AgentEvent, Usage, UsageTold};
 pub(crate) use first_start::merged;
 pub use first_start::{HomeContent, HomeFile};
 pub use gemini::Gemini;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::access::{self, Access};
 use super::error::AgentError;
-use super::event::{AgentEvent, Usage};
+use super::event::{AgentEvent, Usage, UsageTold};
 use super::json::{self, count, text};
 use super::provider::{
     AgentCommand, AgentKind, AgentOptions, AgentProgram, AgentProvider, Npm, StreamParser,
@@ -117,6 +117,14 @@ impl AgentProvider for OpenCode {
 
     fn access(&self, environment: &BTreeMap<OsString, OsString>, _logged_in: bool) -> Access {
         access::any_of(self.keys(), environment)
+    }
+
+    fn usage_told(&self) -> Option<UsageTold> {
+        Some(UsageTold::Cost)
+    }
+
+    fn tells_its_end(&self) -> bool {
+        true
     }
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {
@@ -244,10 +252,8 @@ impl Parser {
             // Providers without a word for it say that it is unknown.
             Some(_) => {
                 self.error = None;
-                if let Some(text) = self.message.take() {
-                    let is_error = false;
-                    events.push(AgentEvent::Result { text, is_error });
-                }
+                let (text, is_error) = (self.message.take().unwrap_or_default(), false);
+                events.push(AgentEvent::Result { text, is_error });
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::access::Access;
 use super::error::AgentError;
-use super::event::AgentEvent;
+use super::event::{AgentEvent, UsageTold};
 use super::first_start::HomeFile;
 use super::login::LoginFormat;
 use super::quota::{self, Quota};
@@ -150,8 +150,19 @@ pub trait AgentProvider: Send + Sync + fmt::Debug {
         Access::Unknown
     }
 
+    /// What its program tells of what it uses; `None`: nobody knows.
+    fn usage_told(&self) -> Option<UsageTold> {
+        None
+    }
+
     /// Whether the cost that its program tells is that of the whole conversation, also of what was before it was resumed.
     fn tells_cost_of_conversation(&self) -> bool {
+        false
+    }
+
+    /// Whether its program says at every end how it went, by an [`super::AgentEvent::Result`]: where that is missing the work was not
+    /// done to its end, whatever the exit code is.
+    fn tells_its_end(&self) -> bool {
         false
     }
 

@@ -2,17 +2,34 @@
 
 use jiff::Timestamp;
 
-/// Words for it, in small letters.
+/// Words for it, in small letters. One word alone may stand in anybody's error: a compiler knows overloaded functions, a test its quota.
 const WORDS: &[&str] = &[
     "rate limit",
     "rate_limit",
     "ratelimit",
     "usage limit",
     "usage_limit",
-    "quota",
     "too many requests",
     "resource_exhausted",
-    "overloaded",
+    "overloaded_error",
+    "is overloaded",
+    "are overloaded",
+    "currently overloaded",
+    "insufficient_quota",
+    "current quota",
+    "quota exceeded",
+    "exceeded your quota",
+    "exhausted your capacity",
+];
+/// What an HTTP status stands behind.
+const STATUS: &[&str] = &[
+    "status",
+    "http",
+    "http/1.1",
+    "http/2",
+    "code",
+    "api error",
+    "error",
 ];
 /// What stands before the second since 1970 when it ends, as Claude Code says it: `usage limit reached|1760000000`.
 const UNTIL: char = '|';
@@ -30,16 +47,26 @@ pub(super) fn quota(text: &str) -> Option<Quota> {
     let small = text.to_ascii_lowercase();
     // A disk has one too.
     let small = small.replace("disk quota", "");
-    let is_one = WORDS.iter().any(|word| small.contains(word)) || has_number(&small, "429");
+    let is_one = WORDS.iter().any(|word| small.contains(word))
+        || small.trim() == "overloaded"
+        || ["429", "529"]
+            .iter()
+            .any(|status| is_status(&small, status));
     is_one.then(|| Quota { until: until(text) })
 }
 
-/// Whether `number` stands there by itself.
-fn has_number(text: &str, number: &str) -> bool {
-    text.match_indices(number).any(|(at, _)| {
-        let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
-        !is_digit(text[..at].chars().next_back())
-            && !is_digit(text[at + number.len()..].chars().next())
+/// Whether this number stands there by itself, as the status of an answer.
+fn is_status(text: &str, status: &str) -> bool {
+    text.match_indices(status).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + status.len()..]);
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '.';
+        let words = before.trim_end_matches([' ', ':', '=', '(', '[', '"', '\'']);
+        !before.ends_with(is_part)
+            && !after.starts_with(is_part)
+            && STATUS.iter().any(|word| {
+                let rest = words.strip_suffix(word);
+                rest.is_some_and(|rest| !rest.ends_with(|c: char| c.is_ascii_alphanumeric()))
+            })
     })
 }
 
@@ -63,6 +90,12 @@ mod tests {
             "exceeded retry limit, last status: 429 Too Many Requests",
             "You exceeded your current quota",
             "Overloaded",
+            "API Error: Overloaded {\"type\":\"overloaded_error\"}",
+            "API Error (529)",
+            "{\"error\":{\"code\":429,\"message\":\"later\"}}",
+            "HTTP 429",
+            "The model is overloaded. Please try again later.",
+            "Quota exceeded for quota metric 'Requests'",
         ] {
             assert_eq!(quota(text), Some(Quota { until: None }), "{text}");
         }
@@ -76,6 +109,13 @@ mod tests {
             "line 14290",
             "no such file",
             "Disk quota exceeded",
+            "app.js:429:10: unexpected token",
+            "failed at line 429",
+            "429 passed, 1 failed",
+            "E429.",
+            "error: no matching overloaded function found",
+            "test quota::is_kept ... FAILED",
+            "cannot read src/quota.rs",
             "",
         ] {
             assert_eq!(quota(text), None, "{text}");

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::access::{self, Access};
 use super::error::AgentError;
-use super::event::{AgentEvent, Usage};
+use super::event::{AgentEvent, Usage, UsageTold};
 use super::json::{self, count, text};
 use super::provider::{
     AgentCommand, AgentKind, AgentOptions, AgentProgram, AgentProvider, Npm, StreamParser,
@@ -127,6 +127,14 @@ impl AgentProvider for Qwen {
 
     fn access(&self, environment: &BTreeMap<OsString, OsString>, _logged_in: bool) -> Access {
         access::any_of(KEYS, environment)
+    }
+
+    fn usage_told(&self) -> Option<UsageTold> {
+        Some(UsageTold::Tokens)
+    }
+
+    fn tells_its_end(&self) -> bool {
+        true
     }
 
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError> {

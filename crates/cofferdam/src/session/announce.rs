@@ -23,6 +23,14 @@ pub(super) fn events(
     } else if options.session.network == NetworkOptions::Open {
         notices.push(Notice::NetworkOpen);
     }
+    let agent = options.task.agent.as_ref();
+    if let Some(told) = agent.usage_told() {
+        let unseen = options.task.budget.unseen(told).into_iter();
+        notices.extend(unseen.map(|what| Notice::BoundsNothing {
+            agent: agent.name().to_owned(),
+            what,
+        }));
+    }
     for name in &task.unused_arguments {
         notices.push(Notice::UnusedArgument { name: name.clone() });
     }

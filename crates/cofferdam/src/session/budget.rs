@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::agent::Usage;
+use crate::agent::{Usage, UsageTold};
 
 /// Bounds of one run, over all starts of its agent. What is not said has none. Passing one ends the agent as a cancel does, with
 /// [`super::AgentFailure::Budget`]; its commits come home.
@@ -40,6 +40,14 @@ impl fmt::Display for Spent {
 }
 
 impl Budget {
+    /// What it bounds and an agent that tells no more than this never says.
+    pub(super) fn unseen(&self, told: UsageTold) -> Vec<&'static str> {
+        let tokens = self.tokens.filter(|_| told == UsageTold::Nothing);
+        let cost = self.cost_micro_usd.filter(|_| told != UsageTold::Cost);
+        let unseen = [tokens.map(|_| "tokens"), cost.map(|_| "cost")];
+        unseen.into_iter().flatten().collect()
+    }
+
     /// The bound that this is over.
     pub(super) fn passed(&self, used: &Usage) -> Option<Spent> {
         let tokens = self.tokens.filter(|&most| used.tokens() > most);
@@ -54,6 +62,20 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_never_said_bounds_nothing() {
+        let budget = |tokens, cost| Budget {
+            time: None,
+            tokens,
+            cost_micro_usd: cost,
+        };
+        let both = budget(Some(1), Some(1));
+        assert_eq!(both.unseen(UsageTold::Nothing), ["tokens", "cost"]);
+        assert_eq!(both.unseen(UsageTold::Tokens), ["cost"]);
+        assert_eq!(both.unseen(UsageTold::Cost), [""; 0]);
+        assert_eq!(budget(Some(1), None).unseen(UsageTold::Tokens), [""; 0]);
+    }
 
     #[test]
     fn what_is_passed_is_named() {

@@ -365,6 +365,9 @@ impl std::fmt::Display for Notice {
             Self::OnHost => {
                 "no sandbox: the agent works on this machine as you do, and asks you before it does something".to_owned()
             }
+            Self::BoundsNothing { agent, what } => {
+                format!("{agent} does not say its {what}: that bound bounds nothing, but one of the time does")
+            }
             Self::ModelRefused { what, reason, .. } => {
                 format!("the agent's model is at {what}, which is refused: {reason}")
             }

@@ -215,6 +215,11 @@ pub enum Notice {
     NetworkOpen,
     /// There is no sandbox.
     OnHost,
+    /// The run has a bound of this, `tokens` or `cost`, and the agent never says how much that is.
+    BoundsNothing {
+        agent: String,
+        what: &'static str,
+    },
     /// The user's `config.yaml` cannot be used: none of its rules is in force, and nothing takes their place.
     ConfigUnread {
         text: String,

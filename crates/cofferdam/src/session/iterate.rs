@@ -211,6 +211,15 @@ impl Iterating<'_> {
             return Err(RunErrorKind::Cancelled);
         }
         let iteration = u32::try_from(going.work.iterations.len() + 1).unwrap_or(u32::MAX);
+        let used = usage(&going.work.iterations);
+        if let Some(spent) = options.task.budget.passed(&used) {
+            // Told at the end of the one before, where nothing was left to be ended.
+            return Err(RunErrorKind::Agent {
+                agent: options.task.agent.name().to_owned(),
+                iteration: iteration - 1,
+                failure: AgentFailure::Budget(spent),
+            });
+        }
         events.emit(&Event::IterationStarted {
             iteration,
             of: options.task.max_iterations.get(),
@@ -235,7 +244,7 @@ impl Iterating<'_> {
             iteration,
             bounds: Bounds {
                 budget: options.task.budget,
-                used: usage(&going.work.iterations),
+                used,
                 until: going.until,
                 cost_before,
             },

@@ -1,6 +1,6 @@
 //! One invocation of the agent: its streams, its time limits and its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -94,8 +94,8 @@ pub(super) struct Observed {
     spent: Option<Spent>,
     /// The last final message says that it is an error.
     is_error: bool,
-    tail: std::collections::VecDeque<String>,
-    error_tail: std::collections::VecDeque<String>,
+    tail: VecDeque<String>,
+    error_tail: VecDeque<String>,
 }
 
 /// Why an invocation is no success.
@@ -110,6 +110,12 @@ pub enum AgentFailure {
     /// Its own final message says so, whatever its exit code.
     #[error("the agent reported an error: {0}")]
     Reported(String),
+    /// Nor does it say that all went well, where its program always does.
+    #[error(
+        "the agent ended without its final message, so nobody knows whether it was done{colon}{0}",
+        colon = if .0.is_empty() { "" } else { ": " }
+    )]
+    Silent(String),
     #[error("the agent printed nothing for {} s", .0.as_secs())]
     Idle(Duration),
     /// The run's own bound: see [`super::Budget`].
@@ -163,19 +169,27 @@ impl Invocation<'_> {
             streams.finish(self, seen);
             return Err(error);
         }
+        let is_silent = seen.result.is_none() && self.agent.tells_its_end();
         let exit = match seen.exit {
-            Some(Exit::Code(0)) if seen.is_error && seen.completed.is_none() => None,
+            Some(Exit::Code(0)) if seen.completed.is_none() && (seen.is_error || is_silent) => None,
             None | Some(Exit::Code(0)) => return Ok(()),
             exit => exit,
         };
         let detail = seen.explain();
-        Err(match (self.agent.quota(&detail), exit) {
-            (Some(quota), _) => AgentFailure::Quota {
-                detail,
-                until: quota.until,
-            },
-            (None, Some(exit)) => AgentFailure::Exit { exit, detail },
-            (None, None) => AgentFailure::Reported(detail),
+        // What it printed beside its final message may be about anything.
+        let reported = seen.result.as_deref().filter(|_| seen.is_error);
+        let reported = reported.map(|text| shown(text)).into_iter();
+        for detail in reported.chain([detail.clone()]) {
+            if let Some(quota) = self.agent.quota(&detail) {
+                let until = quota.until;
+                return Err(AgentFailure::Quota { detail, until });
+            }
+        }
+        Err(match exit {
+            Some(exit) => AgentFailure::Exit { exit, detail },
+            None if seen.is_error => AgentFailure::Reported(detail),
+            // Its own lines are no words for a person.
+            None => AgentFailure::Silent(shown(&joined(&seen.error_tail))),
         })
     }
 
@@ -287,14 +301,7 @@ impl Invocation<'_> {
 impl Observed {
     /// The best words for a failure: standard error, else the final message, else the last output.
     fn explain(&self) -> String {
-        let join = |lines: &std::collections::VecDeque<String>| {
-            lines
-                .iter()
-                .map(String::as_str)
-                .collect::<Vec<_>>()
-                .join("\n")
-        };
-        let (err, out) = (join(&self.error_tail), join(&self.tail));
+        let (err, out) = (joined(&self.error_tail), joined(&self.tail));
         let text = match (&self.result, err.trim().is_empty()) {
             (_, false) => err.as_str(),
             (Some(result), true) if !result.trim().is_empty() => result.as_str(),
@@ -303,9 +310,18 @@ impl Observed {
         if text.trim().is_empty() {
             "it printed nothing".to_owned()
         } else {
-            crate::text::printable(&crate::text::without_colours(text.trim()))
+            shown(text)
         }
     }
+}
+
+fn joined(lines: &VecDeque<String>) -> String {
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    lines.join("\n")
+}
+
+fn shown(text: &str) -> String {
+    crate::text::printable(&crate::text::without_colours(text.trim()))
 }
 
 /// The agent's two streams, cut into lines.
@@ -406,7 +422,7 @@ fn error_line(line: &[u8], run: &Invocation<'_>, seen: &mut Observed) {
     });
 }
 
-fn keep(tail: &mut std::collections::VecDeque<String>, line: &[u8]) {
+fn keep(tail: &mut VecDeque<String>, line: &[u8]) {
     if line.iter().all(u8::is_ascii_whitespace) {
         return;
     }

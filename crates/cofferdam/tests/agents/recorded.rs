@@ -1,10 +1,10 @@
 //! What the real programs printed (`scripts/record-agents`), as events.
 
-use cofferdam::agent::{AgentEvent, completion};
+use cofferdam::agent::{AgentEvent, UsageTold, completion};
 
 use crate::world::{
-    RECORDED_PROMPT, SIGNAL, call, costing, events, raw, recorded, result, session, signals, text,
-    usage,
+    RECORDED_PROMPT, SIGNAL, agent, call, costing, events, raw, recorded, result, session, signals,
+    text, usage,
 };
 
 const FIRST: &str = "I will look at the file first.";
@@ -218,4 +218,38 @@ fn errors_of_the_model_are_error_results() {
         };
         assert!(text.contains(why), "{name}: {text}");
     }
+}
+
+/// The models that these were recorded with have no price.
+const UNPRICED: [&str; 2] = ["opencode", "pi"];
+
+#[test]
+fn what_an_agent_is_said_to_tell_it_tells() {
+    for (name, file) in [
+        ("claude-code", "claude"),
+        ("codex", "codex"),
+        ("opencode", "opencode"),
+        ("pi", "pi"),
+        ("copilot", "copilot"),
+        ("gemini", "gemini"),
+        ("qwen", "qwen"),
+    ] {
+        let events = events(name, RECORDED_PROMPT, &recorded(&format!("{file}-work")));
+        let agent = agent(name, &[]);
+        let ends = |event: &AgentEvent| matches!(event, AgentEvent::Result { .. });
+        assert!(agent.tells_its_end() && events.iter().any(ends), "{name}");
+        let used = events.iter().rev().find_map(|event| match event {
+            AgentEvent::Usage { usage } => Some(*usage),
+            _ => None,
+        });
+        let told = match used.filter(|used| used.tokens() > 0) {
+            None => UsageTold::Nothing,
+            Some(used) if used.cost_micro_usd.is_none() && !UNPRICED.contains(&name) => {
+                UsageTold::Tokens
+            }
+            Some(_) => UsageTold::Cost,
+        };
+        assert_eq!(agent.usage_told(), Some(told), "{name}");
+    }
+    assert!(!agent("command", &["x"]).tells_its_end());
 }

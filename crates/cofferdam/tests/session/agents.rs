@@ -103,11 +103,7 @@ fn the_final_message_completes_and_tells_session_and_usage() {
 #[test]
 fn usage_of_several_iterations_adds_up() {
     for (name, program, stream) in AGENTS {
-        let stream = recorded(stream).replace(
-            "Nothing is left to do.\\n<promise>COMPLETE</promise>",
-            "More to do.",
-        );
-        let (env, result) = play(name, program, &stream, "");
+        let (env, result) = play(name, program, &unfinished(stream), "");
         let report = result.unwrap();
         assert_eq!(report.iterations.len(), 2, "{name}");
         assert_eq!(report.completion, None, "{name}: {}", env.said());
@@ -116,21 +112,21 @@ fn usage_of_several_iterations_adds_up() {
     }
 }
 
+/// The recording with another final message.
+fn unfinished(stream: &str) -> String {
+    let done = "Nothing is left to do.\\n<promise>COMPLETE</promise>";
+    recorded(stream).replace(done, "More to do.")
+}
+
 #[test]
 fn nothing_but_the_final_message_completes() {
     for (name, program, stream) in AGENTS {
         // The tool's call and output in the recording hold the signal; so does the prompt. On top
         // of that: standard error, lines that are no events, a file, and a forged echo.
-        let text = recorded(stream);
-        let kept: Vec<&str> = text
-            .lines()
-            .filter(|line| !line.contains("Nothing is left to do"))
-            .collect();
-        assert!(kept.iter().any(|line| line.contains("COMPLETE")), "{name}");
-        let stream = format!(
-            "{}\n<promise>COMPLETE</promise>\n\"<promise>COMPLETE</promise>\"\n",
-            kept.join("\n")
-        );
+        let text = unfinished(stream);
+        assert!(text.contains("COMPLETE"), "{name}");
+        let stream =
+            format!("{text}\n<promise>COMPLETE</promise>\n\"<promise>COMPLETE</promise>\"\n");
         // Last what it leaves running says, while its streams are still read.
         let last = "echo '<promise>COMPLETE</promise>' | tee file >&2; cat prompt; \
              (sleep 0.03; echo '<promise>COMPLETE</promise>') &";
@@ -213,18 +209,19 @@ fn an_agent_that_stays_after_its_final_message_is_ended_in_peace() {
     }
 }
 
+/// Nobody knows whether the work was done, whatever the exit code says; what was committed is there.
 #[test]
-fn streams_that_are_cut_or_mixed_with_rubbish_are_survived() {
+fn streams_that_are_cut_are_no_success_and_rubbish_in_them_is_survived() {
     for (name, program, stream) in AGENTS {
         let text = recorded(stream);
         for cut in [10, text.len() / 3, text.len() - 3] {
-            let (env, result) = play(name, program, &text[..cut], "");
-            let report = result.unwrap();
-            assert_eq!(
-                report.iterations.len(),
-                if report.completion.is_some() { 1 } else { 2 }
+            let (env, result) = play(name, program, &text[..cut], "exit 0");
+            let error = result.unwrap_err().to_string();
+            assert!(
+                error.contains("without its final message"),
+                "{name}: {error}"
             );
-            assert_eq!(env.subjects("main")[1], "work");
+            assert_eq!(env.subjects("main"), ["first", "work"], "{name}");
         }
         let rubbish = text.replace(
             '\n',
@@ -260,7 +257,11 @@ fn text_and_tool_calls_reach_the_callback_with_iteration_and_time() {
         format!(r#"{{"type":"item.completed","item":{{"type":"agent_message","text":"{text}"}}}}"#)
     };
     let calls = r#"{"type":"item.started","item":{"type":"command_execution","command":"ls -l"}}"#;
-    let stream = format!("{}\n{calls}\n{}\n", says("first"), says("second"));
+    let stream = format!(
+        "{}\n{calls}\n{}\n{{\"type\":\"turn.completed\"}}\n",
+        says("first"),
+        says("second")
+    );
     let (env, result) = play("codex", "codex", &stream, "");
     result.unwrap();
     let after = jiff::Timestamp::now();
