@@ -14,6 +14,7 @@ use cofferdam::names::{BASE_IMAGE, BranchName, RepoPath};
 use cofferdam::network::NetworkKind;
 use cofferdam::published::{self, PublishedPort};
 use cofferdam::registry::ExtraMount;
+use cofferdam::runs::RunRecord;
 use cofferdam::sandbox::engine::{Engine, EngineOptions, Kind};
 use cofferdam::sandbox::native::Native;
 use cofferdam::sandbox::{
@@ -336,6 +337,14 @@ impl Sandbox {
     /// Whether another sandbox than one that is there is meant.
     pub(super) fn is_chosen(&self) -> bool {
         self.mode.is_some() || self.place.is_some() || self.image.is_some()
+    }
+
+    /// Where that run's was, unless something is chosen.
+    pub(super) fn put_where(&mut self, run: &RunRecord) {
+        if !self.is_chosen() {
+            self.place = ProviderName::from_str(&run.provider, false).ok();
+            self.image = run.image.clone().filter(|_| self.place.is_some());
+        }
     }
 
     /// Puts the configuration's choices where the command line makes none.

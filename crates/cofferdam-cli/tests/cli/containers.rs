@@ -8,6 +8,7 @@ use cofferdam_lab::skip;
 
 use crate::engine_faults::socket;
 use crate::environment::{Done, TestEnvironment, finish, finish_within};
+use crate::runs::CLAUDE;
 
 /// An image with a shell and git. scripts/test makes it.
 pub(crate) const IMAGE: &str = "git:latest";
@@ -548,5 +549,44 @@ fn what_an_agent_leaves_in_an_image_without_git_is_applied() {
             .cofferdam(&["delete", "--force", "one"])
             .expect_code(0);
         world.expect_clean();
+    }
+}
+
+/// A conversation is taken out of a container, and goes on in another one of the same engine and the same image.
+#[test]
+fn a_conversation_goes_on_in_another_container() {
+    for world in worlds() {
+        let program = world.environment.has_program("claude", CLAUDE);
+        let mount = format!("{}:/mnt/bin", program.display());
+        let run = |words: &[&str]| {
+            let mut command = world.command(words);
+            command
+                .args(["--mount", &mount, "--env", "PATH=/mnt/bin:/usr/bin:/bin"])
+                .env("ANTHROPIC_API_KEY", "k")
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            finish(command.spawn().unwrap()).expect_code(0)
+        };
+        let agent = [
+            "--branch",
+            "work",
+            "--agent",
+            "claude-code",
+            "--prompt",
+            "begin",
+        ];
+        let named = [&["--name", "one"], &agent[..]].concat();
+        run(&making("run", world.engine, &named));
+        run(&["continue", "one", "--prompt", "more"]);
+        let log = world.environment.git(&["log", "--format=%s", "main..work"]);
+        let lines: Vec<&str> = log.split_whitespace().collect();
+        assert_eq!(lines, ["2", "1"], "{}", world.engine);
+        let listed = world.cofferdam(&["runs", "--json"]).expect_code(0).stdout;
+        let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+        for run in listed.as_array().unwrap() {
+            let place = (run["provider"].as_str(), run["image"].as_str());
+            assert_eq!(place, (Some(world.engine), Some(IMAGE)), "{run}");
+        }
+        assert_eq!(listed.as_array().unwrap().len(), 2);
     }
 }

@@ -164,7 +164,7 @@ fn bounds_and_limits_have_ends_of_their_own() {
 }
 
 /// Commits, and says how long its conversation is.
-const CLAUDE: &str = r#"#!/bin/sh
+pub(crate) const CLAUDE: &str = r#"#!/bin/sh
 cat > prompt
 projects=~/.claude/projects/$(pwd | tr -c 'a-zA-Z0-9\n' -)
 mkdir -p "$projects"

@@ -28,6 +28,9 @@ pub struct RunRecord {
     /// Of its sandbox.
     pub name: Slug,
     pub provider: String,
+    /// What that made it from, where it has images. Absent in records of earlier builds.
+    #[serde(default)]
+    pub image: Option<String>,
     pub mode: Mode,
     pub strategy: Strategy,
     /// The branch that the agent worked on, and the one that was checked out.

@@ -248,6 +248,7 @@ mod tests {
             sandbox: SandboxId::random().unwrap(),
             name: Slug::from_text(name).unwrap(),
             provider: "native".to_owned(),
+            image: None,
             mode: Mode::Layer,
             strategy: Strategy::Branch,
             branch: "work".to_owned(),

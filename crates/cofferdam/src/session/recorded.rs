@@ -31,6 +31,7 @@ pub(super) fn begin(
         sandbox: plan.record.id,
         name: plan.record.name.clone(),
         provider: plan.record.provider.clone(),
+        image: plan.record.image.clone(),
         mode: plan.record.mode,
         strategy: plan.record.strategy.clone(),
         branch: plan.source_branch.clone(),

@@ -93,6 +93,9 @@ pub(crate) async fn run(
             run.strategy.branch = Some(branch);
         }
     }
+    if run.within.is_none() {
+        run.sandbox.put_where(&record);
+    }
     drop(interrupt);
     Box::pin(super::run_with(run, Some(resume), environment)).await
 }
