@@ -79,7 +79,7 @@ mode_share=8
 # and those that make no sandbox.
 contained='^cofferdam/session::'
 native=(agents:: compile_fail:: apart::agents_are_apart bad_input::paths::repositories_below_any_path living_attacks::what_wakes
-    living_collect::{nothing_runs_while,one_that_fights,one_that_never} without_git::)
+    living_collect::{nothing_runs_while,one_that_fights,one_that_never} orchestrate:: without_git::)
 
 # Dies where a name of those lists begins no test.
 check_lists() {
