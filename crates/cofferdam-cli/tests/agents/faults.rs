@@ -76,11 +76,16 @@ fn codex_asks_again_after_a_cut_stream() {
 
 /// The run fails with the agent's own words, and what was committed before is there.
 fn gives_up(program: Program, last: Fault, words: &str) {
+    ends_with(1, program, last, words);
+}
+
+/// The same with this exit code.
+fn ends_with(code: i32, program: Program, last: Fault, words: &str) {
     let world = World::new(program, [commit("before"), complete().with(last)]);
     let (options, arguments) = program.impatient(world.model().port());
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let start = Instant::now();
-    let done = finish(world.start(&options, &arguments)).expect_code(1);
+    let done = finish(world.start(&options, &arguments)).expect_code(code);
     assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
     let last = done.report();
     assert_eq!(last["event"], "failed", "{last}");
@@ -119,4 +124,34 @@ fn claude_code_gives_up_on_streams_that_are_cut_for_ever() {
 #[test]
 fn codex_gives_up_on_streams_that_are_cut_for_ever() {
     gives_up(Program::Codex, Fault::Cut, "stream disconnected");
+}
+
+const LIMITED: Fault = Fault::Status {
+    code: 429,
+    retry_after: None,
+};
+
+#[test]
+fn a_limit_of_claude_codes_model_is_one() {
+    ends_with(75, Program::ClaudeCode, LIMITED, "429");
+}
+
+#[test]
+fn a_limit_of_codexs_model_is_one() {
+    ends_with(75, Program::Codex, LIMITED, "429");
+}
+
+const STRANGER: Fault = Fault::Status {
+    code: 401,
+    retry_after: None,
+};
+
+#[test]
+fn claude_code_is_not_let_in_by_its_model() {
+    gives_up(Program::ClaudeCode, STRANGER, "401");
+}
+
+#[test]
+fn codex_is_not_let_in_by_its_model() {
+    gives_up(Program::Codex, STRANGER, "401");
 }

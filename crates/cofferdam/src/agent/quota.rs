@@ -30,6 +30,7 @@ const STATUS: &[&str] = &[
     "code",
     "api error",
     "error",
+    "rejected",
 ];
 /// What stands before the second since 1970 when it ends, as Claude Code says it: `usage limit reached|1760000000`.
 const UNTIL: char = '|';
@@ -92,6 +93,7 @@ mod tests {
             "Overloaded",
             "API Error: Overloaded {\"type\":\"overloaded_error\"}",
             "API Error (529)",
+            "API Error: Request rejected (429) · later",
             "{\"error\":{\"code\":429,\"message\":\"later\"}}",
             "HTTP 429",
             "The model is overloaded. Please try again later.",
