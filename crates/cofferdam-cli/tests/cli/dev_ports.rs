@@ -1,6 +1,6 @@
 //! Ports of this machine that lead into a sandbox.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -74,7 +74,16 @@ fn they_lead_in_for_as_long_as_it_runs() {
     let lives = Lives::new();
     let (one, other) = (free(), free());
     let published = format!("{one}:8000");
-    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, one)).unwrap();
+    // Who carried them hears of the end a moment later.
+    let until = Instant::now() + Duration::from_secs(20);
+    let taken = loop {
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, one)) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            taken => break taken.unwrap(),
+        }
+    };
     let refused = lives.cofferdam(&["start", "-p", &published]).expect_code(1);
     let why = format!("port {one} of this machine cannot be published");
     assert!(refused.stderr.contains(&why), "{refused}");
@@ -119,7 +128,16 @@ fn they_lead_in_for_as_long_as_it_runs() {
     let running = lives.cofferdam(&["start", "-p", &third]).expect_code(2);
     assert!(running.stderr.contains("`cofferdam stop dev`"), "{running}");
     lives.cofferdam(&["stop", "dev"]).expect_code(0);
-    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, one)).unwrap();
+    // Who carried them hears of the end a moment later.
+    let until = Instant::now() + Duration::from_secs(20);
+    let taken = loop {
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, one)) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            taken => break taken.unwrap(),
+        }
+    };
     // It is needed for its files too: a port that somebody else has keeps nobody out.
     let started = lives.cofferdam(&["start"]).expect_code(0);
     assert!(started.stderr.contains("nobody listens there"), "{started}");
