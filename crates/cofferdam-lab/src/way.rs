@@ -94,6 +94,14 @@ impl Way {
         Self::new(Strategy::Branch, Mode::Copy),
     ];
 
+    /// The checkout, and each mode of the default strategy.
+    pub const EACH_MODE: [Self; 4] = [
+        Self::HEAD,
+        Self::new(Strategy::MergeToHead, Mode::Layer),
+        Self::new(Strategy::MergeToHead, Mode::Bind),
+        Self::new(Strategy::MergeToHead, Mode::Copy),
+    ];
+
     pub const fn new(strategy: Strategy, mode: Mode) -> Self {
         Self { strategy, mode }
     }

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use cofferdam::registry::Record;
+use cofferdam::network::NetworkKind;
+use cofferdam::registry::{Reach, Record};
 use cofferdam::sandbox::{
     BoxRead, BoxWrite, Execution, Exit, ProgramFault, SandboxError, Terminal, TerminalSize,
 };
@@ -30,6 +31,7 @@ use tokio::time::sleep;
 use self::paused::{ANSWER, Presses, Watch};
 use self::signals::{Signals, is_an_end};
 use super::callback::Callback;
+use super::making::ProviderName;
 use super::{dev, living, stop, unstarted};
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -67,15 +69,15 @@ pub(super) struct Attached<'a> {
 
 /// Runs it to its end; the exit code is its own, and 128 and the number of the signal that ended it.
 pub(super) async fn run(mut attached: Attached<'_>) -> Result<ExitCode, CliError> {
-    let callback = attached.callback.take();
     let on_terminal = attached.exec.terminal.is_some();
     let mut signals = Signals::listen(on_terminal).map_err(CliError::Runtime)?;
     let caller = attached.environment.caller();
-    let started = Box::pin(start(&attached, &caller));
+    let started = Box::pin(start(&mut attached, &caller));
     let (session, execution) = tokio::select! {
         started = started => started?,
         signal = signals.next_deadly() => return Err(interrupted(signal)),
     };
+    let callback = attached.callback.take();
     let refused = session.refused_from_now_on();
     let ends = async {
         if on_terminal {
@@ -189,11 +191,21 @@ pub(super) fn terminal_variables(environment: &Environment) -> BTreeMap<OsString
 
 /// Opens the sandbox and starts the program.
 pub(super) async fn start(
-    attached: &Attached<'_>,
+    attached: &mut Attached<'_>,
     caller: &Caller,
 ) -> Result<(Session, Box<dyn Execution>), CliError> {
     let session = living::open(attached.name, caller, attached.environment).await?;
     dev::follow(&session).await;
+    let network = session.record().network.as_ref().map(Reach::kind);
+    if network == Some(NetworkKind::Open) && attached.callback.take().is_some() {
+        // Natively the program listens at this machine's own port.
+        if session.record().provider != ProviderName::Native.name() {
+            output::note(&format!(
+                "note: no login by a browser comes back to {}, whose network is open; without one: `cofferdam codex -- login --device-auth`\n",
+                session.name()
+            ));
+        }
+    }
     let started = session.exec(attached.exec.clone()).await;
     let started =
         started.map_err(|error| not_started(error, session.record(), attached.environment))?;

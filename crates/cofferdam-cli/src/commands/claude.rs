@@ -16,7 +16,7 @@ const PROGRAM: Program = Program {
 
 /// Open Claude Code in a sandbox that stays
 ///
-/// On this terminal, as often as wanted. Without a name in the dev sandbox of the checkout, where there is one; else in a sandbox called
+/// On this terminal, as often as wanted. Without a name in the dev sandbox of the checkout, where there is one and no option says what another is like; else in a sandbox called
 /// `claude`, which is made as `cofferdam create` makes one. One that was stopped is started. What your configuration says is in it; `cofferdam collect`, `diff` and `merge` bring home what is committed.
 ///
 /// Unlike `cofferdam run` it gives Claude Code neither your keys nor a login that is kept. Log in there: that lasts as long as the

@@ -22,7 +22,7 @@ const ELSEWHERE: [&str; 3] = ["--device-auth", "--with-api-key", "status"];
 
 /// Open Codex in a sandbox that stays
 ///
-/// On this terminal, as often as wanted. Without a name in the dev sandbox of the checkout, where there is one; else in a sandbox called
+/// On this terminal, as often as wanted. Without a name in the dev sandbox of the checkout, where there is one and no option says what another is like; else in a sandbox called
 /// `codex`, which is made as `cofferdam create` makes one. One that was stopped is started. What your configuration says is in it; `cofferdam collect`, `diff` and `merge` bring home what is committed.
 ///
 /// Unlike `cofferdam run` it gives Codex neither your keys nor a login that is kept. `cofferdam codex -- login` logs in there: as long as

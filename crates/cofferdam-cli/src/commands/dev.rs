@@ -225,7 +225,7 @@ async fn built(
             return Err(CliError::Misused {
                 message: "`--build` builds the image of a container, and this sandbox is native"
                     .to_owned(),
-                hint: "leave out `--build`; for one in a container: `cofferdam delete` it, and `cofferdam start --build --sandbox docker`"
+                hint: "leave out `--build`; one in a container is made by `cofferdam start --build --sandbox docker`, where there is none yet"
                     .to_owned(),
             });
         }
@@ -259,6 +259,7 @@ async fn renewed(
     let mut named = named(record, caller, environment).await?;
     let provider = named.provider(caller)?;
     if lives::condition(caller, &named, &provider).await? != Condition::Stopped {
+        take_logins(caller, &named, &provider).await;
         lives::stop_within(caller, &named, &provider, GRACE).await?;
     }
     lives::make_from(caller, &mut named, image).await?;

@@ -37,13 +37,15 @@ pub(crate) async fn run(
 ) -> Result<ExitCode, CliError> {
     let caller = living::caller(environment, interrupt);
     let session = living::open(&arguments.name, &caller, environment).await?;
-    let published = &session.record().ports;
+    let (published, unpublished) = (&session.record().ports, session.unpublished()?);
     let listening = session.listening().await?;
     let ports: Vec<Port> = listening
         .into_iter()
         .map(|inside| Port {
             inside,
             host: (published.iter())
+                // Where somebody else listens there, it leads to them.
+                .filter(|port| !unpublished.iter().any(|one| one.port == port.host))
                 .find(|port| port.inside.get() == inside)
                 .map(|port| port.host.get()),
         })

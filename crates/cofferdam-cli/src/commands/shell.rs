@@ -21,6 +21,7 @@ use super::making::DevOptions;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::shell::shell_word;
 
 /// Says which is the first shell that is inside. It is a program of its own, so that whoever asks later what runs there is
 /// told of the shell, and not of this.
@@ -57,13 +58,7 @@ pub(crate) async fn run(
     let mut exec = SessionExec::default();
     give_terminal(&mut exec, environment).map_err(|_| CliError::Misused {
         message: "a shell needs a terminal, and standard input is none".to_owned(),
-        hint: format!(
-            "run a script with `cofferdam exec -i {} -- sh`",
-            arguments
-                .name
-                .as_ref()
-                .map_or_else(|| ".".into(), crate::ui::shell::shell_word)
-        ),
+        hint: without_a_terminal(&arguments),
     })?;
     let caller = environment.caller();
     let Arguments {
@@ -185,4 +180,16 @@ fn prompt(shell: &OsStr, name: &str) -> String {
         Some("bash") => format!(r"{name}:\w\$ "),
         _ => format!("{name}:$PWD$ "),
     }
+}
+
+fn without_a_terminal(arguments: &Arguments) -> String {
+    if let Some(name) = &arguments.name {
+        let name = shell_word(name);
+        return format!("run a script with `cofferdam exec -i {name} -- sh`");
+    }
+    let branch = arguments.which.branch.as_ref();
+    let branch = branch.map_or_else(String::new, |branch| {
+        format!(" --branch {}", shell_word(branch.as_str()))
+    });
+    format!("run a script with `cofferdam start{branch}`, then `cofferdam exec -i{branch} -- sh`")
 }

@@ -137,6 +137,17 @@ fn a_login_comes_back_once_and_nothing_else_comes_in() {
     let mut on_branch = open(&["codex", "--branch", "two", "--", "exec"]);
     on_branch.expect("asked: exec /repo-shelf/worktrees/two");
     on_branch.ends_with(5);
+    // Where the network is this machine's own, so is the port: the program listens there itself.
+    start(&["create", "open", "--network", "open"]);
+    let mut login = open(&["codex", "open", "--", "login"]);
+    login.expect("waiting");
+    let answer = get("/auth/callback?code=one&state=two", local);
+    assert!(answer.contains(" 302 "), "{answer}");
+    get("/success?done=1", local);
+    login.ends_with(0);
+    lives
+        .cofferdam(&["delete", "--force", "open"])
+        .expect_code(0);
     lives
         .cofferdam(&["delete", "--force", "codex", "dev", "dev-two", "dev-three"])
         .expect_code(0);

@@ -215,6 +215,23 @@ fn a_new_image_keeps_what_it_was_made_with() {
             .stdout;
         let (_, host) = before.split_once('\n').unwrap();
         assert_eq!(after, format!("two\n{LOGIN}\n{host}"));
+        // Made where nobody has left, it is kept before the sandbox is stopped.
+        let newer = LOGIN.replace("\"a\"", "\"newer\"");
+        assert_ne!(newer, LOGIN);
+        let left = ["exec", "--detach", "dev", "--", "sh", "-c"];
+        let script = format!("printf '%s\\n' '{newer}' > {IN}");
+        let left = world.cofferdam(&[&left[..], &[&script]].concat());
+        let id = left.expect_code(0).stdout.trim().to_owned();
+        let ended = world.cofferdam(&["logs", "--follow", "dev", &id]);
+        ended.expect_code(0);
+        world.cofferdam(&["restart", "--build"]).expect_code(0);
+        let other = ["start", "--branch", "other", "--network", "none"];
+        let other = [&other[..], &["--sandbox", world.engine]].concat();
+        world.cofferdam(&other).expect_code(0);
+        let given = world.exec_in("dev-other", &format!("cat {IN}"));
+        assert_eq!(given.expect_code(0).stdout, format!("{newer}\n"));
+        let delete = ["delete", "--force", "dev-other"];
+        world.cofferdam(&delete).expect_code(0);
         assert_eq!(world.status("dev", "network"), "none");
         let same = ["start", "--sandbox", world.engine];
         world.cofferdam(&same).expect_code(0);

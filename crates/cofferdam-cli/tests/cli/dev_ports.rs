@@ -150,6 +150,9 @@ fn they_lead_in_for_as_long_as_it_runs() {
     assert_eq!(status["ports"][0]["host"], one);
     assert!(status["ports"][0]["problem"].is_string(), "{status}");
     assert!(status["ports"][1]["problem"].is_null(), "{status}");
+    serve(&lives);
+    let shown = lives.cofferdam(&["ports", "dev"]).expect_code(0).stdout;
+    assert!(shown.contains("cofferdam forward dev 8000"), "{shown}");
     drop(taken);
     lives.cofferdam(&["restart"]).expect_code(0);
     serve(&lives);

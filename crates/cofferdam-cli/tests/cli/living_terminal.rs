@@ -226,4 +226,10 @@ fn a_terminal_is_needed_where_one_is_asked_for() {
         done.stderr.contains("`cofferdam exec -i box -- sh`"),
         "{done}"
     );
+    // Without a name it is one that may not be there yet, and the command makes it.
+    let done = lives
+        .cofferdam(&["shell", "--branch", "work"])
+        .expect_code(2);
+    let hint = "`cofferdam start --branch work`, then `cofferdam exec -i --branch work -- sh`";
+    assert!(done.stderr.contains(hint), "{done}");
 }

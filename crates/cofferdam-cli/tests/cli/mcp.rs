@@ -346,6 +346,9 @@ fn what_cannot_be_made_leaves_nothing_but_what_is_worth_a_look() {
     );
     assert!(failed.contains("broken"), "{failed}");
     assert_eq!(lives.state("one"), "failed-setup");
+    // What the error tells to do next.
+    let look = json!({"sandbox": "one", "command": "echo looked"});
+    assert!(client.tool("sandbox-exec", &look).contains("looked"));
     lives
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);

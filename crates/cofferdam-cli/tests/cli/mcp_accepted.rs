@@ -1,6 +1,7 @@
 //! What the document accepts of making a sandbox and of its walls, by tools: natively and in containers of each engine, with files laid
 //! over others and with files of its own.
 
+use cofferdam_lab::skip;
 use serde_json::{Value, json};
 
 use crate::containers::{self, World};
@@ -300,12 +301,20 @@ fn an_empty_repository_is_refused() {
         .expect_code(0);
 }
 
-/// Only what an agent changed travels: a call costs as much in a large repository as in a small one, whatever is in it.
+/// What this process and those that it has waited for have read, in bytes; proc_pid_io(5).
+fn has_read(process: u32) -> Option<u64> {
+    let told = std::fs::read_to_string(format!("/proc/{process}/io")).ok()?;
+    told.lines()
+        .find_map(|line| line.strip_prefix("rchar: ")?.parse().ok())
+}
+
+/// Only what an agent changed travels, whatever else is in the repository.
 #[test]
 fn only_what_changed_is_looked_at() {
+    const ALL: u64 = 300 * 40_000;
     let lives = Lives::new();
     for number in 0..300 {
-        lives.write(&format!("many/{number}"), &"x".repeat(4000));
+        lives.write(&format!("many/{number}"), &"x".repeat(40_000));
     }
     lives.git(&["add", "-A"]);
     lives.git(&["commit", "-qm", "many"]);
@@ -318,13 +327,26 @@ fn only_what_changed_is_looked_at() {
             .map(str::to_owned)
             .collect::<std::collections::BTreeSet<_>>()
     };
-    let before = objects();
+    let (before, server) = (objects(), client.server());
+    let read_by = |client: &mut Client, tool: &str, arguments: Value| {
+        let before = has_read(server);
+        client.tool(tool, &arguments);
+        Some(has_read(server)? - before?)
+    };
     let write = json!({"sandbox": "one", "path": "many/7", "content": "new\n"});
-    client.tool("sandbox-write", &write);
+    let by_write = read_by(&mut client, "sandbox-write", write);
     // A file, the two directories above it, and the commit.
     let new = objects();
     let new: Vec<_> = new.difference(&before).collect();
     assert_eq!(new.len(), 4, "{new:?}");
+    // The control: who looks for words in all of them has it all.
+    let grep = json!({"sandbox": "one", "pattern": "nowhere"});
+    let by_grep = read_by(&mut client, "sandbox-grep", grep);
+    if let (Some(write), Some(grep)) = (by_write, by_grep) {
+        assert!(write < ALL / 3 && ALL < grep, "{write}, {grep}");
+    } else {
+        skip!("the kernel does not say what a process has read");
+    }
     drop(client);
     lives
         .cofferdam(&["delete", "--force", "one"])

@@ -38,7 +38,7 @@ pub enum PortsError {
     #[error("ports of this machine are published for dev sandboxes, which somebody watches")]
     NotDev,
     #[error(
-        "a sandbox with the network `open` has no loopback of its own that ports could lead to"
+        "no ports lead into a sandbox with the network `open`: with the wall, which is the default, they do"
     )]
     Open,
     /// Somebody else listens there, or nobody may.

@@ -395,9 +395,7 @@ fn no_other_git_directory_takes_the_place_of_its_own() {
         assert!(planted.status().unwrap().success());
         assert!(looks(&env, &own), "{other}");
 
-        let modes = [Mode::Layer, Mode::Bind, Mode::Copy];
-        let ways = modes.map(|mode| Way::new(Strategy::MergeToHead, mode));
-        for way in [Way::HEAD].into_iter().chain(ways) {
+        for way in Way::EACH_MODE {
             let env = Env::new();
             let settings = std::fs::read(env.repo.join(".git/config")).unwrap();
             let script = script(&env, &env.repo);
@@ -447,16 +445,16 @@ fn a_gitlink_with_a_repository_in_it_is_refused_and_runs_nothing() {
         looks(&env, &env.repo),
         "the attack works where nothing stops it"
     );
-    for strategy in [HEAD, MERGE] {
+    for way in Way::EACH_MODE {
         let env = Env::new();
-        let mut options = env.in_a_directory(strategy, &script(&env));
+        let mut options = env.in_way(way, &script(&env));
         options.session.name = Some("link".into());
         let report = whole_ok(&env, options, &[]);
         let Landing::Refused { why, .. } = &report.landing else {
-            panic!("{}", report.landing);
+            panic!("{way}: {}", report.landing);
         };
-        assert!(why.contains("sub"), "{why}");
-        assert_eq!(env.subjects("main"), ["first"]);
+        assert!(why.contains("sub"), "{way}: {why}");
+        assert_eq!(env.subjects("main"), ["first"], "{way}");
         crate::support::gc(&env);
         let places = [Some(env.repo.clone()), report.preserved_worktree.clone()];
         for place in places.into_iter().flatten() {
