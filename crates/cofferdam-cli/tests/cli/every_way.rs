@@ -39,19 +39,18 @@ impl Entry {
     }
 }
 
-/// The same in each way, each in a repository of its own.
+/// The same in each way, each in a repository of its own. What git knows of its user stays as it is.
 fn in_every_way(check: impl Fn(&Entry)) {
     for way in [Way::Run, Way::Kept, Way::In] {
         let entry = Entry {
             way,
             lives: Lives::new(),
         };
+        let text = "[user]\n\temail = own@example.com\n[mark]\n\tof = the-user\n";
+        let global = entry.lives.puts(".gitconfig", text);
+        assert_eq!(entry.lives.git(&["config", "mark.of"]), "the-user");
         check(&entry);
-        let config = entry.lives.temporary().join("home/.gitconfig");
-        assert!(!config.exists(), "{way:?}");
-        let git = entry.lives.repository().join(".git");
-        assert!(!git.join("MERGE_HEAD").exists(), "{way:?}");
-        entry.lives.cofferdam(&["delete", "--force", "box"]);
+        assert_eq!(std::fs::read_to_string(global).unwrap(), text, "{way:?}");
     }
 }
 
@@ -195,5 +194,16 @@ fn branches_with_names_that_are_nearly_the_same_are_two() {
             "{:?}",
             entry.way
         );
+    });
+}
+
+/// What it sets for all repositories of its user is its sandbox's alone.
+#[test]
+fn its_settings_of_git_are_its_own() {
+    in_every_way(|entry| {
+        let script = "git config --global mark.of agent; \
+            git commit -q --allow-empty -m \"$(git config --global mark.of)\"";
+        entry.run(&[], &[], script).expect_code(0);
+        assert_eq!(entry.subjects(), ["agent"], "{:?}", entry.way);
     });
 }
