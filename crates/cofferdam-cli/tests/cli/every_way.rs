@@ -326,3 +326,25 @@ fn a_conflict_leaves_no_half_merge() {
         assert!(half.exists(), "{way:?}");
     });
 }
+
+/// Two branches whose directories would have one name, the second made while the first one's has work in no commit.
+#[test]
+fn branches_that_differ_in_a_separator_are_two() {
+    in_every_way(|entry| {
+        let branches = [("one", "a/b"), ("two", "a-b")];
+        for (name, branch) in branches {
+            let script = format!(
+                "git commit -q --allow-empty -m \"$(git branch --show-current)\"; echo {branch} >> left"
+            );
+            entry
+                .run_on((name, Some(branch)), &["--mode", "bind"], &[], &script)
+                .expect_code(0);
+        }
+        for (_, branch) in branches {
+            assert_eq!(entry.subjects_on(branch), [branch], "{:?}", entry.way);
+        }
+        let left = "cd .cofferdam/worktrees && cat */left | sort";
+        let left = entry.lives.shell(left).expect_code(0).stdout;
+        assert_eq!(left, "a-b\na/b\n", "{:?}", entry.way);
+    });
+}
