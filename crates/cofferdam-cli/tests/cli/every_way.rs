@@ -1,6 +1,20 @@
 //! What an agent may do wrong, in every way in which a command lets one work: a run of its own, one whose sandbox stays, one in a
 //! sandbox that was there, a task of a plan, and one at which its user sits. Each is something that went wrong in one way of the
 //! closest peer and not in another.
+//!
+//! What went wrong there in one way alone, or below all of them, has its tests elsewhere:
+//!
+//! | what | where |
+//! |---|---|
+//! | without a sandbox no question is asked of the user | `no_sandbox::it_has_the_users_machine_and_asks_them`, `compile_fail/no_sandbox.rs` |
+//! | an agent goes on when its run is stopped | `no_sandbox::it_is_stopped_and_loses_nothing`, `lifecycle::cancelling_ends_the_whole_tree_and_collects` |
+//! | a prompt with arguments cannot be gone on from | `runs::one_that_is_still_there_is_gone_on_in` |
+//! | asking again for an answer loses commits; only the last message counts | `orchestrate::an_answer_that_does_not_fit_is_asked_for_again` |
+//! | hooks hang | `lifecycle::failing_and_hanging_hooks_fail_the_run`, `living::what_cannot_be_made_leaves_nothing` (of the library) |
+//! | an error says nothing of what was kept | `lifecycle::a_failing_agent_keeps_its_commits_and_its_words` |
+//! | input and variables do not arrive | `conformance/streams.rs`, `conformance/programs.rs`, for each kind of sandbox |
+//! | nothing is locked | `mistakes::a_busy_branch_names_its_sandbox_and_what_to_do`, `living_runs::one_agent_at_a_time_works_in_it` |
+//! | Ctrl-C leaves agents behind | `interrupt`, `living_runs::what_a_stopped_agent_committed_comes_home`, `plan::a_signal_ends_all_and_says_how_to_go_on` |
 
 use serde_json::{Value, json};
 
@@ -51,14 +65,18 @@ impl Entry {
             Way::Kept => [&["--keep"], &named[..]].concat(),
             Way::In => {
                 let words = [&["create", name], strategy, &made[..]].concat();
-                self.lives.cofferdam(&words).expect_code(0);
+                let created = self.lives.cofferdam(&words);
+                if !created.status.success() {
+                    return created;
+                }
                 [&["--in", name], task].concat()
             }
             Way::Plan => {
-                let (task, others) = task_of((name, branch), task);
+                let words = [&made[..], task].concat();
+                let (task, others) = task_of((name, branch), &words);
                 self.lives
                     .write("plan.json", &json!({ "tasks": [task] }).to_string());
-                [&["--plan", "plan.json", "--again"], &made[..], &others].concat()
+                [&["--plan", "plan.json", "--again"], &others[..]].concat()
             }
             Way::Interactive => return self.attended(&named, script),
         };
@@ -98,6 +116,7 @@ fn task_of<'a>((name, branch): (&str, Option<&str>), words: &[&'a str]) -> (Valu
     let mut others = Vec::new();
     for words in words.chunks(2) {
         match *words {
+            ["--base", base] => task["base"] = json!(base),
             ["--prompt", text] => task["prompt"] = json!(text),
             ["--prompt-file", path] => task["prompt_file"] = json!(path),
             ["--arg", given] => {
@@ -347,4 +366,109 @@ fn branches_that_differ_in_a_separator_are_two() {
         let left = entry.lives.shell(left).expect_code(0).stdout;
         assert_eq!(left, "a-b\na/b\n", "{:?}", entry.way);
     });
+}
+
+#[test]
+fn its_branch_begins_where_it_was_told() {
+    in_every_way(|entry| {
+        entry
+            .lives
+            .git(&["commit", "-q", "--allow-empty", "-m", "later"]);
+        let script = "git commit -q --allow-empty -m kept";
+        entry.run(&["--base", "main~1"], &[], script).expect_code(0);
+        let log = entry.lives.git(&["log", "--format=%s", "work"]);
+        assert_eq!(log, "kept\nstart", "{:?}", entry.way);
+    });
+}
+
+/// The checkout is on no branch: it stays where it is.
+#[test]
+fn a_checkout_on_no_branch_is_one_to_work_beside() {
+    in_every_way(|entry| {
+        entry.lives.git(&["checkout", "-q", "--detach"]);
+        let before = entry.lives.git(&["rev-parse", "HEAD"]);
+        let script = "git commit -q --allow-empty -m kept";
+        entry.run(&[], &[], script).expect_code(0);
+        assert_eq!(entry.subjects(), ["kept"], "{:?}", entry.way);
+        assert_eq!(entry.lives.git(&["rev-parse", "HEAD"]), before);
+        assert_eq!(entry.lives.git(&["branch", "--show-current"]), "");
+    });
+}
+
+/// Its code counts, inside and on the host: no agent is started.
+#[test]
+fn a_hook_that_fails_ends_it() {
+    for hook in [
+        "--on-sandbox-ready",
+        "--on-host-ready",
+        "--on-worktree-ready",
+    ] {
+        in_every_way(|entry| {
+            let made = [hook, "echo why; exit 3"];
+            let script = "git commit -q --allow-empty -m never";
+            let done = entry.run(&made, &[], script).expect_code(1);
+            let told = done.stderr.contains("why") && done.stderr.contains("exit code 3");
+            assert!(told, "{:?}, {hook}: {done}", entry.way);
+            let all = entry.lives.git(&["log", "--all", "--format=%s"]);
+            assert_eq!(all, "start", "{:?}, {hook}", entry.way);
+        });
+    }
+}
+
+/// Also where it fails: neither its commits nor what is in none are thrown away.
+#[test]
+fn what_a_failing_one_leaves_uncommitted_is_there() {
+    in_every_way(|entry| {
+        let script = "git commit -q --allow-empty -m kept; echo line > draft; exit 7";
+        let done = entry.run(&[], &[], script);
+        assert!(!done.status.success(), "{:?}: {done}", entry.way);
+        assert_eq!(entry.subjects(), ["kept"], "{:?}", entry.way);
+        let draft = ["diff", "--uncommitted", "box"];
+        let draft = entry.lives.cofferdam(&draft).expect_code(0).stdout;
+        assert!(draft.contains("\n+line\n"), "{:?}: {draft}", entry.way);
+    });
+}
+
+/// It hangs before its signal, in the middle of it, and after it, or ends, and what it started beside itself goes on: all of them end in
+/// time. In a sandbox that stays, what an agent left there that ended by itself is the sandbox's and ends with that, and so is what it
+/// put into a session of its own.
+#[test]
+fn one_that_hangs_ends_with_all_that_it_started() {
+    // Numbers that nothing else sleeps for.
+    let [child, apart] = [600, 601].map(|number| format!("{number}.{}", std::process::id()));
+    let is_alive = |mark: &str| {
+        let words = format!("sleep\0{mark}\0");
+        let mut all = std::fs::read_dir("/proc").unwrap().flatten();
+        all.any(|one| {
+            std::fs::read(one.path().join("cmdline")).is_ok_and(|its| its == words.as_bytes())
+        })
+    };
+    let signal = "<promise>COMPLETE</promise>";
+    for (then, code) in [
+        (format!("sleep {child}"), 1),
+        (format!("printf '{}'; sleep {child}", &signal[..12]), 1),
+        (format!("echo '{signal}'; sleep {child}"), 0),
+        (format!("echo '{signal}'; exit 0"), 0),
+    ] {
+        in_ways(&UNATTENDED, |entry| {
+            let script = format!(
+                "git commit -q --allow-empty -m kept; (setsid sh -c 'touch /tmp/on; exec sleep {apart}' &)
+                sleep {child} & until [ -e /tmp/on ]; do sleep 0.01; done; {then}"
+            );
+            let task = ["--idle-timeout", "2s", "--grace", "1s"];
+            let done = entry.run(&[], &task, &script).expect_code(code);
+            let what = format!("{:?}, {then}: {done}", entry.way);
+            assert_eq!(entry.subjects(), ["kept"], "{what}");
+            assert_eq!(done.stderr.contains("printed nothing"), code == 1, "{what}");
+            let stays = matches!(entry.way, Way::Kept | Way::In);
+            let ended_by_itself = then.ends_with("exit 0");
+            assert_eq!(is_alive(&child), stays && ended_by_itself, "{what}");
+            assert_eq!(is_alive(&apart), stays, "{what}");
+            if stays {
+                let delete = ["delete", "--force", "box"];
+                entry.lives.cofferdam(&delete).expect_code(0);
+            }
+            assert!(!is_alive(&child) && !is_alive(&apart), "{what}");
+        });
+    }
 }
