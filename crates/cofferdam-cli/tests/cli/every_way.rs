@@ -90,13 +90,7 @@ impl Entry {
         let program = format!("#!/bin/sh\n{asked}\n{script}\n");
         self.lives.has_program("claude", &program);
         let words = [&["--agent", "claude-code"], options].concat();
-        let mut terminal = interactive::at(&self.lives, &words);
-        terminal.ends();
-        Done {
-            status: terminal.child.wait().unwrap(),
-            stdout: terminal.text(),
-            stderr: terminal.text(),
-        }
+        interactive::at(&self.lives, &words).done()
     }
 
     fn subjects_on(&self, branch: &str) -> Vec<String> {
@@ -335,7 +329,8 @@ fn a_conflict_leaves_no_half_merge() {
         let tracked = ["status", "--porcelain", "--untracked-files=no"];
         assert_eq!(lives.git(&tracked), "", "{way:?}: {done}");
         assert_eq!(lives.read("README.md"), "mine\n", "{way:?}: {done}");
-        assert_eq!(lives.git(&["log", "--format=%s"]), "mine\nstart");
+        let log = lives.git(&["log", "--format=%s"]);
+        assert_eq!(log, "mine\nstart", "{way:?}: {done}");
         assert_eq!(entry.subjects_on("cofferdam/box"), ["theirs"], "{way:?}");
         let said = format!("{}{}", done.stdout, done.stderr);
         let next = "git merge cofferdam/box";
