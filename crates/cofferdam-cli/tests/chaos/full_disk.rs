@@ -273,6 +273,40 @@ fn an_apply_without_room_is_taken_back() {
     }
 }
 
+/// The run's log has no room: the run goes on, its work lands, and that the log lacks something is told once.
+#[test]
+fn no_room_for_the_run_log() {
+    if !rustix::process::geteuid().is_root() {
+        return skip!("only root can mount a small disk");
+    }
+    if apart("full_disk::no_room_for_the_run_log") {
+        return;
+    }
+    let says = r#""notice":"log_incomplete","why":"No space left on device"#;
+    // The control: with room nothing is said, and all of it is there.
+    for (kib, told) in [(8, 1), (1024, 0)] {
+        let environment = Environment::new();
+        let before = User::of(&environment);
+        let logs = environment.path("logs");
+        std::fs::create_dir(&logs).unwrap();
+        mount(&logs, &format!("mode=700,size={kib}k"));
+        let _mounted = Mounted(logs.clone());
+        let log = logs.join("log");
+        let script = format!("{AGENT}; seq 5000; echo it-is-over");
+        let options = ["--head", "--log", log.to_str().unwrap()];
+        let end = environment.start_run(&options, &script).finish();
+        let what = format!("{kib} KiB: {}{}", end.stderr, end.stdout);
+        assert_eq!(end.status, 0, "{what}");
+        assert!(end.stdout.contains("it-is-over"), "{what}");
+        assert_eq!(end.stdout.matches(says).count(), told, "{what}");
+        let written = std::fs::read_to_string(&log).unwrap();
+        assert!(written.starts_with("--- Run started: "), "{written}");
+        assert_eq!(written.contains("it-is-over"), told == 0, "{written}");
+        assert_eq!(checker::subjects(&environment).len(), 3, "{what}");
+        checker::assert_clean(&environment, &before, &what, "");
+    }
+}
+
 /// The sandbox's own `/tmp` is memory: it counts against the sandbox's limit, and the run is not
 /// harmed.
 #[test]

@@ -1,4 +1,4 @@
-//! A sealed environment: its own home, nothing inherited but `PATH`, no configuration of the user.
+//! A sealed environment: its own home, nothing inherited but `PATH`, no configuration but what a test puts into that home.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -127,7 +127,6 @@ impl TestEnvironment {
             .env("TMPDIR", self.temporary())
             .env("TERM", "xterm")
             .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .current_dir(self.repository())
             .stdin(Stdio::null());
         command

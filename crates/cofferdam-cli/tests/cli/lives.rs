@@ -297,6 +297,21 @@ impl OnTerminal {
         String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }
 
+    /// Waits for its end, and for all that was shown until then: a mark of ours is behind it.
+    #[track_caller]
+    pub(crate) fn done(mut self) -> Done {
+        self.ends();
+        let mark = "[this is the end]";
+        rustix::io::write(&self.terminal, mark.as_bytes()).unwrap();
+        self.expect(mark);
+        let text = self.text().replace(mark, "");
+        Done {
+            status: self.child.wait().unwrap(),
+            stdout: text.clone(),
+            stderr: text,
+        }
+    }
+
     /// Waits until it shows `text` after what was waited for before.
     #[track_caller]
     pub(crate) fn expect(&mut self, text: &str) {

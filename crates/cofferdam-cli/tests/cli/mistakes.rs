@@ -228,13 +228,24 @@ fn a_busy_branch_names_its_sandbox_and_what_to_do() {
         .spawn()
         .unwrap();
     crate::gc::wait_for(running.stderr.take().unwrap(), "at work");
+    // It refuses before it makes anything: neither files of a sandbox nor a branch, a log or an event before that one.
+    let made = || {
+        let all = "find .cofferdam ../home/.cofferdam | sort";
+        environment.shell(all).stdout + &environment.references()
+    };
+    let before = made();
     for mode in ["bind", "layer", "copy"] {
-        let done = environment
-            .run(&["--branch", "feature", "--mode", mode], "true")
-            .expect_code(1);
+        let options = ["--branch", "feature", "--mode", mode];
+        let done = environment.run(&options, "true").expect_code(1);
         let words =
             "error: branch `feature` is in use by the running sandbox `one`\nhint: wait for";
         assert!(done.stderr.starts_with(words), "{done}");
+        let json = [&options[..], &["--json"]].concat();
+        let done = environment.run(&json, "true").expect_code(1);
+        let refused: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+        assert_eq!(refused["event"], "failed", "{done}");
+        assert!(refused["kept"]["id"].is_null(), "{done}");
+        assert_eq!(made(), before, "{mode}");
     }
     running.kill().unwrap();
     crate::environment::finish(running);

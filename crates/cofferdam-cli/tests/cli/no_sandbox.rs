@@ -65,8 +65,9 @@ fn ends(process: Pid) {
 #[test]
 fn it_has_the_users_machine_and_asks_them() {
     let lives = user();
-    let global = lives.home().join(".gitconfig");
-    let before = std::fs::read(&global).ok();
+    let text = "[user]\n\temail = own@example.com\n[mark]\n\tof = the-user\n";
+    let global = lives.puts(".gitconfig", text);
+    assert_eq!(lives.git(&["config", "mark.of"]), "the-user");
     let top = lives.repository();
     for (options, branch, word) in [
         (&[][..], "main", "one"),
@@ -98,7 +99,7 @@ fn it_has_the_users_machine_and_asks_them() {
         assert!(text.contains(&format!("\n{place}\r\n")), "{text}");
         lives.shell("git clean -fdq");
     }
-    assert_eq!(std::fs::read(&global).ok(), before);
+    assert_eq!(std::fs::read_to_string(&global).unwrap(), text);
 }
 
 #[test]

@@ -221,19 +221,21 @@ fn after_a_kill_the_same_command_does_only_the_rest() {
 #[test]
 fn a_signal_ends_all_and_says_how_to_go_on() {
     let environment = TestEnvironment::with_repository();
-    let waits = |name: &str| commit_script(&[name]) + "sleep 1000";
+    let shared = environment.temporary().join("shared");
+    cofferdam::fsx::private_dir(&shared).unwrap();
+    let waits = |name: &str| commit_script(&[name]) + &format!("touch /meet/{name}; sleep 1000");
     let tasks = [
         does("one", &waits("one"), ""),
         does("two", &waits("two"), ""),
         commits("three", ""),
     ];
     plan_of(&environment, &tasks);
-    let child = start(&environment, &["--json"]);
-    wait_until("both are at work", || {
-        let runs = environment.cofferdam(&["runs", "--json"]).stdout;
-        runs.contains("\"one\"") && runs.contains("\"two\"")
+    let mount = format!("{}:/meet:rw", shared.display());
+    let child = start(&environment, &["--json", "--mount", &mount]);
+    let has_committed = |name: &str| shared.join(name).exists();
+    wait_until("both have committed", || {
+        has_committed("one") && has_committed("two")
     });
-    std::thread::sleep(Duration::from_millis(700));
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let done = finish(child).expect_code(130);
@@ -252,7 +254,12 @@ fn a_signal_ends_all_and_says_how_to_go_on() {
         .collect();
     assert_eq!(ends, ["failed", "failed", "not_started"], "{done}");
     // Their commits are home.
-    assert_eq!(subjects(&environment, "cofferdam/one"), "one\nstart");
+    for task in ["one", "two"] {
+        let branch = format!("cofferdam/{task}");
+        let home = subjects(&environment, &branch);
+        assert_eq!(home, format!("{task}\nstart"), "{done}");
+    }
+    assert!(!has_branch(&environment, "cofferdam/three"), "{done}");
 }
 
 #[test]

@@ -222,13 +222,19 @@ fn one_that_is_still_there_is_gone_on_in() {
         .cofferdam(&["delete", "--purge", "box"])
         .expect_code(0);
     assert_eq!(listed(&lives), json!([]));
-    // Whose branch was checked out since, goes on there.
+    // Whose branch was checked out since, goes on there, whatever its first prompt was made of.
+    lives.write("begin.md", "{{WHAT}}\n");
+    lives.git(&["add", "begin.md"]);
+    lives.git(&["commit", "-qm", "prompt"]);
     let first = ["run", "--name", "two", "--branch", "work"];
     let open = ["--network", "open"];
-    run(&[&first[..], &open, &agent].concat()).expect_code(0);
+    let template = ["--prompt-file", "begin.md", "--arg", "WHAT=begin"];
+    run(&[&first[..], &open, &agent[..2], &template].concat()).expect_code(0);
+    assert_eq!(lives.git(&["show", "work:prompt"]), "begin");
     lives.git(&["checkout", "-q", "work"]);
     run(&[&["continue", "two", "--prompt", "more"], &open[..]].concat()).expect_code(0);
     assert_eq!(lives.git(&["log", "--format=%s", "main..work"]), "2\n1");
+    assert_eq!(lives.git(&["show", "work:prompt"]), "more");
 }
 
 /// A program that is no agent has its words for a task, no conversation, and a log that is named.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 
@@ -21,6 +22,8 @@ pub(super) struct Emitter {
     sink: EventSink,
     log: Mutex<Option<LogFile>>,
     path: Option<PathBuf>,
+    /// Something could not be written, and that was told.
+    is_incomplete: AtomicBool,
     /// Until the run is announced: what was said too early.
     held: Mutex<Option<Vec<Event>>>,
 }
@@ -60,6 +63,7 @@ impl Emitter {
             sink,
             log: Mutex::new(file),
             path,
+            is_incomplete: AtomicBool::new(false),
             held: Mutex::new(Some(Vec::new())),
         };
         emitter.write(&format!("--- Run started: {} ---", Timestamp::now()));
@@ -85,6 +89,7 @@ impl Emitter {
             sink: EventSink::default(),
             log: Mutex::new(None),
             path: None,
+            is_incomplete: AtomicBool::new(false),
             held: Mutex::new(None),
         }
     }
@@ -138,18 +143,30 @@ impl Emitter {
         self.emit(&Event::Notice(notice));
     }
 
-    /// A log that cannot be written (full disk) must not stop the run. What has several lines is not all
-    /// ours: from the second on each has a mark, so that none of them passes as an entry.
+    /// A log that cannot be written (full disk) must not stop the run: that it lacks something is told, once. What has
+    /// several lines is not all ours: from the second on each has a mark, so that none of them passes as an entry.
     pub(super) fn write(&self, line: &str) {
+        let Err(error) = self.append(line) else {
+            return;
+        };
+        if !self.is_incomplete.swap(true, Ordering::Relaxed) {
+            self.notice(Notice::LogIncomplete {
+                why: error.to_string(),
+            });
+        }
+    }
+
+    fn append(&self, line: &str) -> std::io::Result<()> {
         let mut log = self
             .log
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(file) = log.as_mut() {
-            let mut text = printable(&without_colours(line)).replace('\n', "\n| ");
-            text.push('\n');
-            let _ = file.write(text.as_bytes());
-        }
+        let Some(file) = log.as_mut() else {
+            return Ok(());
+        };
+        let mut text = printable(&without_colours(line)).replace('\n', "\n| ");
+        text.push('\n');
+        file.write(text.as_bytes())
     }
 }
 
@@ -348,6 +365,9 @@ impl std::fmt::Display for Notice {
             }
             Self::NoLayers { why } => {
                 format!("layers are not possible here, so it has a directory of its own: {why}")
+            }
+            Self::LogIncomplete { why } => {
+                format!("the run log is incomplete, as it could not be written: {why}")
             }
             Self::UncommittedOutside { paths: 1 } => {
                 "1 uncommitted change of this checkout stays outside: the sandbox has committed files".to_owned()

@@ -207,6 +207,10 @@ pub enum Notice {
     NoLayers {
         why: String,
     },
+    /// The run's log lacks something, as where its disk is full. The run goes on; of more that is lost nothing is told.
+    LogIncomplete {
+        why: String,
+    },
     /// So many paths of the user's checkout are in no commit, so the sandbox does not have them.
     UncommittedOutside {
         paths: usize,

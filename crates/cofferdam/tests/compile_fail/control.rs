@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cofferdam::RunOptions;
+use cofferdam::{RunOptions, interactive};
 use cofferdam::agent::{self, AgentOptions};
 use cofferdam::home::Home;
 use cofferdam::names::{SandboxId, Slug};
@@ -12,10 +12,21 @@ use cofferdam::sandbox::{
     Listed, PrivateCopy, SandboxSpec, Status, Stopping,
 };
 use cofferdam::session::living::Condition;
-use cofferdam::session::{Caller, SessionExec, SessionOptions, Task};
+use cofferdam::session::{Attendant, Caller, HostOptions, SessionExec, SessionOptions, Task};
 
 fn with(provider: impl IsolatedProvider + 'static) -> Isolated {
     Isolated::new(provider, CopyStrategy::MergeToHead)
+}
+
+/// A person works in any sandbox, and in none.
+fn attended(isolated: Isolated, bind: BindMount, task: Task, person: Arc<dyn Attendant>) {
+    for sandbox in [Contained::from(isolated), bind.into()] {
+        let agent = Arc::clone(&task.agent);
+        let options = RunOptions::new(Home::new("/h"), "/r", agent, sandbox);
+        drop(interactive(options, Arc::clone(&person)));
+    }
+    let host = HostOptions::new(Caller::new(Home::new("/h")), "/r", task);
+    drop(interactive(host, person));
 }
 
 /// What a provider from outside is asked with, and what it answers.

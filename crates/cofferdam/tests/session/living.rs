@@ -1,11 +1,13 @@
 //! Sandboxes that live on: made, found by others, used, collected from, stopped and started, ended.
 
+use std::time::Duration;
+
 use cofferdam::git::land::Landing;
 use cofferdam::registry;
 use cofferdam::sandbox::{BindMount, BranchStrategy, Execution, Exit};
 use cofferdam::session::living::{self, Condition, Named};
 use cofferdam::session::manage::{self, DeleteOptions};
-use cofferdam::session::{Caller, Session, SessionError, SessionExec, SessionOptions};
+use cofferdam::session::{Caller, Hook, Hooks, Session, SessionError, SessionExec, SessionOptions};
 use cofferdam::wall::supervisor::Supervisor;
 use tokio::io::AsyncReadExt;
 
@@ -356,16 +358,32 @@ fn nobody_takes_it_for_dead() {
     env.assert_no_state();
 }
 
-/// A hook of the host that fails leaves nothing, and a name that is taken changes nothing.
+/// A hook of the host that fails or hangs leaves nothing, and one inside a sandbox to look at; a name that is taken changes nothing.
 #[test]
 fn what_cannot_be_made_leaves_nothing() {
     let env = Env::new();
     block_on(async {
-        let mut bad = bound(&env, "one");
-        bad.hooks.host_sandbox_ready = vec![cofferdam::session::Hook::new("exit 3")];
-        let failed = Session::create(&caller(&env), &bad).await.unwrap_err();
-        assert!(failed.to_string().contains("exit"), "{failed}");
-        env.assert_no_state();
+        let set: [fn(&mut Hooks, Hook); 3] = [
+            |hooks, hook| hooks.host_worktree_ready = vec![hook],
+            |hooks, hook| hooks.host_sandbox_ready = vec![hook],
+            |hooks, hook| hooks.sandbox_ready = vec![hook],
+        ];
+        for put in set {
+            for (command, said) in [("exit 3", "exit code 3"), ("sleep 1000", "did not finish")] {
+                let mut bad = bound(&env, "one");
+                let mut hook = Hook::new(command);
+                hook.timeout = Duration::from_millis(300);
+                put(&mut bad.hooks, hook);
+                let inside = !bad.hooks.sandbox_ready.is_empty();
+                let failed = Session::create(&caller(&env), &bad).await.unwrap_err();
+                assert!(failed.to_string().contains(said), "{failed}");
+                assert_eq!(failed.kept.lives_on, inside, "{failed}");
+                if inside {
+                    delete(&env, "one").await;
+                }
+                env.assert_no_state();
+            }
+        }
         let session = made(&env).await;
         let again = Session::create(&caller(&env), &options(&env, "one"))
             .await

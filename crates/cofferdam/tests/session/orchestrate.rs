@@ -42,6 +42,7 @@ git add -A; git commit -qm "work $n"
 answer=$(cat "$(dirname "$0")/answer-$n") is_error=false
 echo "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"$id\"}"
 case $answer in
+    earlier) echo '{"type":"assistant","message":{"content":[{"type":"text","text":"<plan>[1]</plan>"}]}}' ;;
     sleep) sleep 600 ;;
     many) mkdir -p "$projects/$id/subagents"; (cd "$projects/$id/subagents"; seq 2000 | xargs touch) ;;
     !*) is_error=true answer=${answer#!} ;;
@@ -208,6 +209,12 @@ fn an_answer_that_does_not_fit_is_asked_for_again() {
     };
     assert_eq!(wrong.raw.as_deref(), Some("{}"));
     assert_eq!(error.kept.commits.len(), 1);
+    // It may have said it before its last message.
+    let (env, mut options) = world(&["earlier"]);
+    options.task.output = Some(Output::json("plan").unwrap().with_retries(0));
+    let report = whole(&env, options, MAIN).unwrap();
+    assert_eq!(result(&report), "earlier");
+    assert_eq!(report.output, Some(serde_json::json!([1])));
     // In the words of tools and of the prompt it is not looked for.
     let (env, mut options) = world(&["nothing"]);
     options.task.prompt = PromptSource::Inline("<plan>[]</plan>".into());
