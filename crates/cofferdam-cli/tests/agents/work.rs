@@ -4,6 +4,7 @@ use cofferdam_lab::model::{Fault, Tool, Turn};
 use cofferdam_lab::skip;
 use serde_json::Value;
 
+use crate::faults::commit;
 use crate::program::{HOST, KEY, Program};
 use crate::world::World;
 
@@ -131,6 +132,51 @@ fn gemini_works_in_a_copy() {
 #[test]
 fn qwen_works_in_a_copy() {
     check(Program::Qwen, &["--mode", "copy"]);
+}
+
+/// A model with nothing to say at its end is a good end too: the program tells that it is one.
+fn ends_without_words(program: Program) {
+    if !program.is_wanted() {
+        return;
+    }
+    let world = World::new(program, [commit("made"), Turn::default()]);
+    world.run(&[]).expect_code(0);
+    assert_eq!(world.subjects(), "made\nstart");
+}
+
+#[test]
+fn claude_code_ends_without_words() {
+    ends_without_words(Program::ClaudeCode);
+}
+
+#[test]
+fn codex_ends_without_words() {
+    ends_without_words(Program::Codex);
+}
+
+#[test]
+fn opencode_ends_without_words() {
+    ends_without_words(Program::OpenCode);
+}
+
+#[test]
+fn pi_ends_without_words() {
+    ends_without_words(Program::Pi);
+}
+
+#[test]
+fn copilot_ends_without_words() {
+    ends_without_words(Program::Copilot);
+}
+
+#[test]
+fn gemini_ends_without_words() {
+    ends_without_words(Program::Gemini);
+}
+
+#[test]
+fn qwen_ends_without_words() {
+    ends_without_words(Program::Qwen);
 }
 
 /// A slow model is no silent one.
