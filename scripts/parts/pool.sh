@@ -227,6 +227,7 @@ open_to_user() {
         cut -d' ' -f2 "$work/binaries" | sed "s|^$top/||" | tar -C "$top" -T - -cf - | tar -C "$shown" -xf -
         cp -a "$target"/debug/cofferdam* "$shown/target/debug/"
         cp -a "$target/agents" "$target/tmp" "$shown/target/"
+        if [[ -n ${COFFERDAM_TEST_ALL-} ]]; then cp -a "$target/agents-all" "$shown/target/"; fi
         if [[ -n ${COFFERDAM_TEST_PREVIOUS-} ]]; then
             install -D "$COFFERDAM_TEST_PREVIOUS" "$shown/${COFFERDAM_TEST_PREVIOUS#"$top/"}"
         fi

@@ -19,11 +19,15 @@ pub fn all() -> bool {
     std::env::var_os(ALL).is_some()
 }
 
+/// Whether somebody has named the tests that run: everybody has who runs them without `scripts/test`.
+pub fn is_named() -> bool {
+    std::env::var_os(SEED).is_none() || std::env::var_os(NAMED).is_some()
+}
+
 /// Whether a run of the whole suite leaves out what is called `name`, of which it tries one of each `share`. Whoever runs a test by
 /// its name has all of it.
 pub fn leaves_out(name: &str, share: u64) -> bool {
-    let whole = std::env::var_os(SEED).is_some() && std::env::var_os(NAMED).is_none();
-    whole && !all() && Sample::new(name).below(share) != 0
+    !is_named() && !all() && Sample::new(name).below(share) != 0
 }
 
 /// A row of numbers that the seed and a name decide.

@@ -13,6 +13,9 @@ use crate::program::Program;
 use crate::world::{LIMIT, World, finish};
 
 fn cancelled(program: Program) {
+    if !program.is_wanted() {
+        return;
+    }
     let silent = Turn::say("and then nothing").with(Fault::Hang);
     let world = World::new(program, [commit("before"), silent]);
     let mark = format!("COFFERDAM_TEST_MARK={}", world.repository().display());
@@ -52,4 +55,29 @@ fn claude_code_is_ended_and_its_commits_come_home() {
 #[test]
 fn codex_is_ended_and_its_commits_come_home() {
     cancelled(Program::Codex);
+}
+
+#[test]
+fn opencode_is_ended_and_its_commits_come_home() {
+    cancelled(Program::OpenCode);
+}
+
+#[test]
+fn pi_is_ended_and_its_commits_come_home() {
+    cancelled(Program::Pi);
+}
+
+#[test]
+fn copilot_is_ended_and_its_commits_come_home() {
+    cancelled(Program::Copilot);
+}
+
+#[test]
+fn gemini_is_ended_and_its_commits_come_home() {
+    cancelled(Program::Gemini);
+}
+
+#[test]
+fn qwen_is_ended_and_its_commits_come_home() {
+    cancelled(Program::Qwen);
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use cofferdam_lab::model::{Fault, Turn};
 
 use crate::program::Program;
-use crate::world::{World, finish};
+use crate::world::{World, finish_within};
 
 /// A commit whose subject is `subject`.
 pub(crate) fn commit(subject: &str) -> Turn {
@@ -20,6 +20,9 @@ fn complete() -> Turn {
 
 /// It goes on after the fault: commits before and after it are there.
 fn recovers(program: Program, fault: Fault) {
+    if !program.is_wanted() {
+        return;
+    }
     let turns = [
         commit("before"),
         Turn::say("never heard in full").with(fault),
@@ -81,12 +84,16 @@ fn gives_up(program: Program, last: Fault, words: &str) {
 
 /// The same with this exit code.
 fn ends_with(code: i32, program: Program, last: Fault, words: &str) {
+    if !program.is_wanted() {
+        return;
+    }
     let world = World::new(program, [commit("before"), complete().with(last)]);
     let (options, arguments) = program.impatient(world.model().port());
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let start = Instant::now();
-    let done = finish(world.start(&options, &arguments)).expect_code(code);
-    assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
+    let limit = program.gives_up_within();
+    let done = finish_within(world.start(&options, &arguments), 2 * limit).expect_code(code);
+    assert!(start.elapsed() < limit, "{:?}", start.elapsed());
     let last = done.report();
     assert_eq!(last["event"], "failed", "{last}");
     let error = last["error"].as_str().unwrap();
@@ -99,6 +106,12 @@ fn ends_with(code: i32, program: Program, last: Fault, words: &str) {
 const BROKEN: Fault = Fault::Status {
     code: 500,
     retry_after: None,
+};
+
+/// It says when to ask again, or some programs wait for minutes.
+const BROKEN_SHORTLY: Fault = Fault::Status {
+    code: 500,
+    retry_after: Some(1),
 };
 
 #[test]
@@ -154,4 +167,104 @@ fn claude_code_is_not_let_in_by_its_model() {
 #[test]
 fn codex_is_not_let_in_by_its_model() {
     gives_up(Program::Codex, STRANGER, "401");
+}
+
+#[test]
+fn opencode_waits_after_too_many_requests() {
+    recovers(Program::OpenCode, TOO_MANY);
+}
+
+#[test]
+fn opencode_gives_up_on_a_broken_model() {
+    gives_up(Program::OpenCode, BROKEN_SHORTLY, "500");
+}
+
+#[test]
+fn a_limit_of_opencodes_model_is_one() {
+    ends_with(75, Program::OpenCode, TOO_MANY, "429");
+}
+
+#[test]
+fn opencode_is_not_let_in_by_its_model() {
+    gives_up(Program::OpenCode, STRANGER, "401");
+}
+
+#[test]
+fn pi_waits_after_too_many_requests() {
+    recovers(Program::Pi, TOO_MANY);
+}
+
+#[test]
+fn pi_gives_up_on_a_broken_model() {
+    gives_up(Program::Pi, BROKEN, "500");
+}
+
+#[test]
+fn a_limit_of_pis_model_is_one() {
+    ends_with(75, Program::Pi, LIMITED, "429");
+}
+
+#[test]
+fn pi_is_not_let_in_by_its_model() {
+    gives_up(Program::Pi, STRANGER, "401");
+}
+
+#[test]
+fn copilot_waits_after_too_many_requests() {
+    recovers(Program::Copilot, TOO_MANY);
+}
+
+#[test]
+fn copilot_gives_up_on_a_broken_model() {
+    gives_up(Program::Copilot, BROKEN, "500");
+}
+
+#[test]
+fn a_limit_of_copilots_model_is_one() {
+    ends_with(75, Program::Copilot, TOO_MANY, "429");
+}
+
+#[test]
+fn copilot_is_not_let_in_by_its_model() {
+    gives_up(Program::Copilot, STRANGER, "401");
+}
+
+#[test]
+fn gemini_waits_after_too_many_requests() {
+    recovers(Program::Gemini, TOO_MANY);
+}
+
+#[test]
+fn gemini_gives_up_on_a_broken_model() {
+    gives_up(Program::Gemini, BROKEN, "500");
+}
+
+#[test]
+fn a_limit_of_geminis_model_is_one() {
+    ends_with(75, Program::Gemini, LIMITED, "429");
+}
+
+#[test]
+fn gemini_is_not_let_in_by_its_model() {
+    gives_up(Program::Gemini, STRANGER, "401");
+}
+
+#[test]
+fn qwen_waits_after_too_many_requests() {
+    recovers(Program::Qwen, TOO_MANY);
+}
+
+#[test]
+fn qwen_gives_up_on_a_broken_model() {
+    gives_up(Program::Qwen, BROKEN, "500");
+}
+
+#[test]
+fn a_limit_of_qwens_model_is_one() {
+    ends_with(75, Program::Qwen, TOO_MANY, "429");
+}
+
+#[test]
+fn qwen_is_not_let_in_by_its_model() {
+    gives_up(Program::Qwen, STRANGER, "401");
 }

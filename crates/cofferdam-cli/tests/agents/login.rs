@@ -17,7 +17,7 @@ pub(crate) fn login(program: Program) -> String {
         Program::ClaudeCode => format!(
             r#"{{"claudeAiOauth":{{"accessToken":"{FIRST}","refreshToken":"sk-ant-ort01-x","expiresAt":4102444800000,"scopes":["user:inference","user:profile"],"subscriptionType":"max"}}}}"#
         ),
-        Program::Codex => format!(r#"{{"OPENAI_API_KEY":"{FIRST}"}}"#),
+        _ => format!(r#"{{"OPENAI_API_KEY":"{FIRST}"}}"#),
     }
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn login(program: Program) -> String {
 fn place(program: Program) -> &'static str {
     match program {
         Program::ClaudeCode => "~/.claude/.credentials.json",
-        Program::Codex => "~/.codex/auth.json",
+        _ => "~/.codex/auth.json",
     }
 }
 

@@ -4,6 +4,7 @@ use cofferdam_lab::model::{Fault, Tool, Turn};
 use cofferdam_lab::skip;
 use serde_json::Value;
 
+use crate::faults::commit;
 use crate::program::{HOST, KEY, Program};
 use crate::world::World;
 
@@ -11,13 +12,17 @@ pub(crate) const FILE: &str = "src/lib.txt";
 
 /// Looks, edits by the program's own tool, commits, and says that it is done. Each turn needs what the
 /// tool before it gave.
-fn task() -> [Turn; 4] {
-    task_as("1000")
+fn task(program: Program) -> [Turn; 4] {
+    task_at(&program.path_of(FILE), "1000")
 }
 
 /// `user`: how its id begins inside.
 pub(crate) fn task_as(user: &str) -> [Turn; 4] {
-    let path = || FILE.to_owned();
+    task_at(FILE, user)
+}
+
+fn task_at(path: &str, user: &str) -> [Turn; 4] {
+    let path = || path.to_owned();
     [
         Turn {
             say: "I look at it first.".into(),
@@ -30,14 +35,16 @@ pub(crate) fn task_as(user: &str) -> [Turn; 4] {
         })
         .after("one"),
         Turn::shell(format!(
-            "git commit -qam 'one is ONE' && cat {FILE}; echo as $(id -u)"
+            "git commit -qam 'one is ONE' && cat {FILE} && id -u"
         )),
-        Turn::say("It is done.\n<promise>COMPLETE</promise>").after(format!("ONE\ntwo\nas {user}")),
+        Turn::say("It is done.\n<promise>COMPLETE</promise>").after(format!("ONE\ntwo\n{user}")),
     ]
 }
 
 fn check(program: Program, options: &[&str]) {
-    whole(&World::new(program, task()), program, options);
+    if program.is_wanted() {
+        whole(&World::new(program, task(program)), program, options);
+    }
 }
 
 fn whole(world: &World, program: Program, options: &[&str]) {
@@ -75,7 +82,9 @@ fn only_the_model(program: Program, log: &[Value]) {
     assert!(!allowed.is_empty(), "{log:?}");
     assert!(allowed.iter().all(|&name| name == HOST), "{allowed:?}");
     let refused = entries("refused");
-    assert!(refused.contains(&program.reports_to()), "{refused:?}");
+    if let Some(place) = program.reports_to() {
+        assert!(refused.contains(&place), "{refused:?}");
+    }
     assert!(!refused.contains(&HOST), "{refused:?}");
 }
 
@@ -98,6 +107,76 @@ fn claude_code_works_in_a_copy() {
 #[test]
 fn codex_works_in_a_copy() {
     check(Program::Codex, &["--mode", "copy", "--model", "gpt-5.5"]);
+}
+
+#[test]
+fn opencode_works_in_a_copy() {
+    check(Program::OpenCode, &["--mode", "copy"]);
+}
+
+#[test]
+fn pi_works_in_a_copy() {
+    check(Program::Pi, &["--mode", "copy"]);
+}
+
+#[test]
+fn copilot_works_in_a_copy() {
+    check(Program::Copilot, &["--mode", "copy"]);
+}
+
+#[test]
+fn gemini_works_in_a_copy() {
+    check(Program::Gemini, &["--mode", "copy"]);
+}
+
+#[test]
+fn qwen_works_in_a_copy() {
+    check(Program::Qwen, &["--mode", "copy"]);
+}
+
+/// A model with nothing to say at its end is a good end too: the program tells that it is one.
+fn ends_without_words(program: Program) {
+    if !program.is_wanted() {
+        return;
+    }
+    let world = World::new(program, [commit("made"), Turn::default()]);
+    world.run(&[]).expect_code(0);
+    assert_eq!(world.subjects(), "made\nstart");
+}
+
+#[test]
+fn claude_code_ends_without_words() {
+    ends_without_words(Program::ClaudeCode);
+}
+
+#[test]
+fn codex_ends_without_words() {
+    ends_without_words(Program::Codex);
+}
+
+#[test]
+fn opencode_ends_without_words() {
+    ends_without_words(Program::OpenCode);
+}
+
+#[test]
+fn pi_ends_without_words() {
+    ends_without_words(Program::Pi);
+}
+
+#[test]
+fn copilot_ends_without_words() {
+    ends_without_words(Program::Copilot);
+}
+
+#[test]
+fn gemini_ends_without_words() {
+    ends_without_words(Program::Gemini);
+}
+
+#[test]
+fn qwen_ends_without_words() {
+    ends_without_words(Program::Qwen);
 }
 
 /// A slow model is no silent one.
@@ -126,7 +205,7 @@ fn programs_that_are_links_to_packages_elsewhere_work() {
         (Program::Codex, ".local/bin"),
         (Program::Codex, "apps/bin"),
     ] {
-        let mut world = World::new(program, task());
+        let mut world = World::new(program, task(program));
         world.link_programs_in(directory);
         whole(&world, program, &[]);
     }

@@ -11,7 +11,7 @@ use cofferdam_lab::model::{Model, Script, Seen};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{HOST, KEY, Program, installed};
+use crate::program::{HOST, KEY, Program};
 
 /// A command that has not ended by then is taken for hung.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -76,13 +76,19 @@ impl World {
         }
         let config = place.path().join("cofferdam/config.yaml");
         fs::write(config, "firewall:\n  allow: []\n").unwrap();
+        let model = Model::start(script).unwrap();
+        if let Some((path, settings)) = program.settings(model.port()) {
+            let path = place.path().join("cofferdam/home").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, settings.to_string()).unwrap();
+        }
         let this = Self {
             place,
             program,
-            model: Model::start(script).unwrap(),
+            model,
             has_key: true,
-            home: installed(),
-            entry: installed().join(".npm-global/bin"),
+            home: program.home(),
+            entry: program.home().join(".npm-global/bin"),
             engines: Vec::new(),
         };
         fs::write(this.repository().join("src/lib.txt"), "one\ntwo\n").unwrap();
@@ -174,8 +180,7 @@ impl World {
         if self.has_key {
             command.env(self.program.key_variable(), KEY);
         }
-        let (name, address) = self.program.address(self.model.port());
-        command.env(name, address);
+        command.envs(self.program.variables(self.model.port()));
         command
     }
 
@@ -184,6 +189,7 @@ impl World {
         command
             .args(["run", "--json", "--agent", self.program.name()])
             .args(["--prompt", PROMPT])
+            .args(self.program.model().map(|model| format!("--model={model}")))
             .args(options)
             .arg("--")
             .args(arguments)
@@ -226,15 +232,11 @@ impl World {
 
     /// The program itself, outside of any sandbox, with its model.
     pub(crate) fn program_outside(&self) -> Command {
-        let name = match self.program {
-            Program::ClaudeCode => "claude",
-            Program::Codex => "codex",
-        };
-        let mut command = self.outside(&self.entry.join(name));
-        let (variable, address) = self.program.address(self.model.port());
+        let mut command = self.outside(&self.entry.join(self.program.command()));
+        let variables = self.program.variables(self.model.port()).into_iter();
         command
             .env(self.program.key_variable(), KEY)
-            .env(variable, address.replace(HOST, "127.0.0.1"));
+            .envs(variables.map(|(name, value)| (name, value.replace(HOST, "127.0.0.1"))));
         if self.program == Program::Codex {
             let (_, settings) = self.program.impatient(self.model.port());
             let settings = settings.iter().map(|one| one.replace(HOST, "127.0.0.1"));

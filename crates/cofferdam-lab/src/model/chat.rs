@@ -1,12 +1,14 @@
 //! OpenAI's Chat Completions API, as far as OpenCode, Pi, Copilot and Qwen Code need it.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::pieces::pieces;
 use super::request::Request;
 use super::script::{Tool, Turn};
 
 pub(super) const SHELLS: &[&str] = &["bash", "run_shell_command"];
+const READS: &[&str] = &["read", "view", "read_file"];
+const EDITS: &[&str] = &["edit", "replace"];
 
 /// The whole completion.
 pub(super) fn completion(request: &Request, turn: &Turn, number: usize) -> Value {
@@ -79,7 +81,7 @@ fn stop(turn: &Turn) -> &'static str {
 
 /// A call of the shell that this program offers, or of the tool that the script names.
 fn call(request: &Request, tool: &Tool, number: usize) -> Value {
-    let (name, arguments) = shell(&request.tools(), tool);
+    let (name, arguments) = called(request, tool);
     // One that no earlier answer in this conversation had, of another server either.
     let before = request.body["messages"].as_array().map_or(0, Vec::len);
     json!({
@@ -89,14 +91,20 @@ fn call(request: &Request, tool: &Tool, number: usize) -> Value {
     })
 }
 
-/// The same for every program that calls its shell by one of [`SHELLS`].
-pub(super) fn shell<'t>(offered: &[&str], tool: &'t Tool) -> (&'t str, Value) {
-    let command = match tool {
-        Tool::Shell { command } => command.clone(),
-        Tool::Read { path } => format!("cat {path}"),
-        Tool::Edit { path, old, new } => format!("sed -i 's|^{old}$|{new}|' {path}"),
-        Tool::Named { name, input } => return (name, input.clone()),
-    };
+/// The same for every program that calls its shell by one of [`SHELLS`], and reads and edits by tools of its own.
+pub(super) fn called<'t>(request: &Request, tool: &'t Tool) -> (&'t str, Value) {
+    match tool {
+        Tool::Shell { command } => shell(request, command),
+        Tool::Read { path } => own(request, READS, path, ["", ""])
+            .unwrap_or_else(|| shell(request, &format!("cat {path}"))),
+        Tool::Edit { path, old, new } => own(request, EDITS, path, [old, new])
+            .unwrap_or_else(|| shell(request, &format!("sed -i 's|^{old}$|{new}|' {path}"))),
+        Tool::Named { name, input } => (name, input.clone()),
+    }
+}
+
+fn shell(request: &Request, command: &str) -> (&'static str, Value) {
+    let offered = request.tools();
     let known = SHELLS.iter().find(|shell| offered.contains(shell));
     let name = known.copied().unwrap_or(SHELLS[0]);
     let mut arguments = json!({"command": command, "description": "Runs a command"});
@@ -104,4 +112,30 @@ pub(super) fn shell<'t>(offered: &[&str], tool: &'t Tool) -> (&'t str, Value) {
         arguments["is_background"] = false.into();
     }
     (name, arguments)
+}
+
+/// The first of `tools` that the program offers, with each argument by the name that it has there.
+fn own(
+    request: &Request,
+    tools: &'static [&str],
+    path: &str,
+    [old, new]: [&str; 2],
+) -> Option<(&'static str, Value)> {
+    let offered = tools
+        .iter()
+        .find_map(|&name| Some((name, request.arguments(name)?)));
+    let (name, takes) = offered?;
+    let mut arguments = Map::new();
+    for argument in takes.keys() {
+        let value = match argument.as_str() {
+            "path" | "filePath" | "file_path" => path.into(),
+            "oldString" | "old_string" | "old_str" | "oldText" => old.into(),
+            "newString" | "new_string" | "new_str" | "newText" => new.into(),
+            "edits" => json!([{"oldText": old, "newText": new}]),
+            "instruction" => "Changes a line".into(),
+            _ => continue,
+        };
+        arguments.insert(argument.clone(), value);
+    }
+    Some((name, arguments.into()))
 }

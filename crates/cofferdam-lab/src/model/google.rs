@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::chat::shell;
+use super::chat::called;
 use super::pieces::pieces;
 use super::request::Request;
 use super::script::Turn;
@@ -37,7 +37,7 @@ pub(super) fn events(request: &Request, turn: &Turn, number: usize) -> Vec<Value
 }
 
 fn call(request: &Request, turn: &Turn, number: usize) -> Option<Value> {
-    let (name, arguments) = shell(&request.tools(), turn.tool.as_ref()?);
+    let (name, arguments) = called(request, turn.tool.as_ref()?);
     let before = request.body["contents"].as_array().map_or(0, Vec::len);
     let id = format!("call_{number}_{before}");
     Some(json!({"functionCall": {"id": id, "name": name, "args": arguments}}))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// One request.
 #[derive(Debug, Clone)]
@@ -37,16 +37,25 @@ impl Request {
 
     /// The names of the tools that the program offers, those in namespaces and in messages too.
     pub fn tools(&self) -> Vec<&str> {
+        self.offers().filter_map(name).collect()
+    }
+
+    /// The arguments that a tool of this name takes, as its JSON schema says it.
+    pub fn arguments(&self, tool: &str) -> Option<&Map<String, Value>> {
+        let offer = self.offers().find(|offer| name(offer) == Some(tool))?;
+        let schema = ["parameters", "parametersJsonSchema"];
+        let schema = schema.iter().find_map(|key| offer.get(key))?;
+        schema.get("properties")?.as_object()
+    }
+
+    fn offers(&self) -> impl Iterator<Item = &Value> {
         let top = list(&self.body, "tools");
         let items = list(&self.body, "input").flat_map(|item| list(item, "tools"));
-        top.chain(items)
-            .flat_map(|tool| {
-                let own = tool.get("function").unwrap_or(tool);
-                let more = list(tool, "tools").chain(list(tool, "functionDeclarations"));
-                std::iter::once(own).chain(more)
-            })
-            .filter_map(|tool| text(tool, "name").or_else(|| text(tool, "type")))
-            .collect()
+        top.chain(items).flat_map(|tool| {
+            let own = tool.get("function").unwrap_or(tool);
+            let more = list(tool, "tools").chain(list(tool, "functionDeclarations"));
+            std::iter::once(own).chain(more)
+        })
     }
 
     /// What tools gave so far in this conversation, oldest first.
@@ -68,7 +77,8 @@ impl Request {
             .filter_map(|message| message.get("content"));
         let google = list(&self.body, "contents")
             .flat_map(|content| list(content, "parts"))
-            .filter_map(|part| part.pointer("/functionResponse/response"));
+            .filter_map(|part| part.pointer("/functionResponse/response"))
+            .map(|response| response.get("output").unwrap_or(response));
         anthropic
             .chain(openai)
             .chain(chat)
@@ -89,6 +99,10 @@ fn words(value: &Value) -> String {
             .join("\n"),
         other => other.to_string(),
     }
+}
+
+fn name(tool: &Value) -> Option<&str> {
+    text(tool, "name").or_else(|| text(tool, "type"))
 }
 
 fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {

@@ -214,8 +214,15 @@ impl StreamParser for Parser {
             }
             Some("step_finish") => self.finished(part, &mut events),
             Some("error") => {
-                let told = value.get("error").and_then(json::error_message);
-                self.error = Some(told.unwrap_or_else(|| "an error without a message".to_owned()));
+                let error = value.get("error").unwrap_or(&Value::Null);
+                let told = json::error_message(error);
+                let told = told.unwrap_or_else(|| "an error without a message".to_owned());
+                // The message is the service's alone, and may say anything.
+                let status = error.pointer("/data/statusCode").and_then(Value::as_u64);
+                self.error = Some(match status {
+                    Some(status) => format!("API error {status}: {told}"),
+                    None => told,
+                });
             }
             _ => {}
         }

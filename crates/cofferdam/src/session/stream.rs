@@ -177,9 +177,7 @@ impl Invocation<'_> {
         };
         let detail = seen.explain();
         // What it printed beside its final message may be about anything.
-        let reported = seen.result.as_deref().filter(|_| seen.is_error);
-        let reported = reported.map(shown).into_iter();
-        for detail in reported.chain([detail.clone()]) {
+        for detail in [detail.clone(), shown(&joined(&seen.error_tail))] {
             if let Some(quota) = self.agent.quota(&detail) {
                 let until = quota.until;
                 return Err(AgentFailure::Quota { detail, until });
@@ -299,14 +297,15 @@ impl Invocation<'_> {
 }
 
 impl Observed {
-    /// The best words for a failure: standard error, else the final message, else the last output.
+    /// The best words for a failure: the error that it reported, else standard error, where some programs warn of this and that, else
+    /// the final message, else the last output.
     fn explain(&self) -> String {
         let (err, out) = (joined(&self.error_tail), joined(&self.tail));
-        let text = match (&self.result, err.trim().is_empty()) {
-            (_, false) => err.as_str(),
-            (Some(result), true) if !result.trim().is_empty() => result.as_str(),
-            _ => out.as_str(),
-        };
+        let result = self.result.as_deref().unwrap_or_default();
+        let reported = if self.is_error { result } else { "" };
+        let best_first = [reported, &err, result, &out];
+        let is_said = |text: &&str| !text.trim().is_empty();
+        let text = best_first.into_iter().find(is_said).unwrap_or_default();
         if text.trim().is_empty() {
             "it printed nothing".to_owned()
         } else {

@@ -192,7 +192,12 @@ fn errors_of_the_model_are_error_results() {
         ("claude-code", "claude-error", said),
         ("codex", "codex-error", said),
         ("opencode", "opencode-error", said),
-        ("opencode", "opencode-key", key),
+        // Its own message is the service's alone.
+        (
+            "opencode",
+            "opencode-key",
+            "API error 401: the scripted model wants another key",
+        ),
         ("pi", "pi-error", said),
         ("pi", "pi-key", key),
         ("copilot", "copilot-error", said),

@@ -183,7 +183,8 @@ fn others_are_read_by_what_they_print() {
         assert!(!arguments.contains("greeting"), "{name}: {arguments}");
         let skips = skip.is_none_or(|skip| arguments.lines().any(|one| one == skip));
         assert!(skips, "{name}: {arguments}");
-        for last in ["exit 0", "exit 1"] {
+        // Some warn of this and that before.
+        for last in ["exit 0", "exit 1", "echo 'no ripgrep' >&2; exit 1"] {
             let (env, result) = play(name, name, &recorded(&format!("{name}-error")), last);
             let error = result.unwrap_err();
             let text = error.to_string();
