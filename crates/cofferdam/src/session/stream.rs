@@ -178,7 +178,7 @@ impl Invocation<'_> {
         let detail = seen.explain();
         // What it printed beside its final message may be about anything.
         let reported = seen.result.as_deref().filter(|_| seen.is_error);
-        let reported = reported.map(|text| shown(text)).into_iter();
+        let reported = reported.map(shown).into_iter();
         for detail in reported.chain([detail.clone()]) {
             if let Some(quota) = self.agent.quota(&detail) {
                 let until = quota.until;
