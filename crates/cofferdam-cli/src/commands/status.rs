@@ -9,6 +9,7 @@ use cofferdam::git::Oid;
 use cofferdam::names::Slug;
 use cofferdam::registry::{ExtraMount, Mode, Record, Setup};
 use cofferdam::sandbox::{Listed, SandboxError, Stopping};
+use cofferdam::sandbox::engine::Kind;
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::manage::{self, State};
 use cofferdam::session::{CommitLine, Landing, Session, SessionError, Unpublished, Unpushed};
@@ -487,7 +488,11 @@ fn render(
     match told.stopping {
         None | Some(Stopping::Freezer) => {}
         Some(_) => {
-            let why = "by signals, no control group could be made: see cofferdam doctor";
+            let why = if Kind::named(&record.provider).is_some() {
+                "by signals, as in every container"
+            } else {
+                "by signals, no control group could be made: see cofferdam doctor"
+            };
             lines.push(("pause", from_here(why).into_owned()));
         }
     }
