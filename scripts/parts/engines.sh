@@ -4,6 +4,8 @@
 
 # Where they are. Short: paths of sockets are below it.
 engines=
+# What is not there, and why.
+declare -A absent=()
 # The Podman of the ordinary user as whom tests run, and with `--all` their Docker.
 rootless_host=
 rootless_docker_host=
@@ -15,12 +17,23 @@ engines_up() {
     chmod 0755 "$engines"
     say 'engines'
     make_images
-    docker_up || echo 'Docker does not start here:' "$(tail -n1 "$engines/docker.log" 2>/dev/null)"
-    podman_up || echo 'Podman does not start here:' "$(tail -n1 "$engines/podman.log" 2>/dev/null)"
-    rootless_up || echo 'Podman does not start here for an ordinary user:' "$(tail -n1 "$engines/rootless/log" 2>/dev/null)"
+    docker_up || is_absent docker 'Docker does not start here' "$engines/docker.log"
+    podman_up || is_absent podman 'Podman does not start here' "$engines/podman.log"
+    rootless_up || is_absent 'podman of an ordinary user' 'Podman does not start here for an ordinary user' "$engines/rootless/log"
     if [[ -n ${COFFERDAM_TEST_ALL-} ]]; then
-        rootless_docker_up || echo 'Docker does not start here for an ordinary user:' "$(tail -n1 "$engines/rootless/docker.log" 2>/dev/null)"
+        rootless_docker_up \
+            || is_absent 'docker of an ordinary user' 'Docker does not start here for an ordinary user' "$engines/rootless/docker.log"
     fi
+}
+
+# Nothing runs on what $1 names: it is said now and at the end, with the last line of $3. With `--no-skip` that is a failure.
+is_absent() {
+    local why
+    why="$2: $(tail -n1 "$3" 2>/dev/null | tr '\t' ' ')"
+    if [[ -n ${COFFERDAM_TEST_NO_SKIP-} ]]; then die "$why"; fi
+    echo "$why"
+    absent[$1]=$why
+    unchecked+=("$1: $why")
 }
 
 engines_down() {
@@ -82,10 +95,14 @@ make_images() {
     rm -rf -- "$root"
     # What images are built on, where those are tried too: no registry of images is asked.
     if [[ -n ${COFFERDAM_TEST_ALL-} ]]; then
-        mmdebstrap --quiet --variant=minbase bookworm "$engines/debian.tar" \
-            || echo 'no packages of Debian can be reached here: no image of it'
-        mmdebstrap --quiet --variant=minbase --include=git,perl,procps,python3 bookworm "$engines/tools.tar" \
-            || echo 'no packages of Debian can be reached here: no image of tools'
+        mmdebstrap --quiet --variant=minbase bookworm "$engines/debian.tar" 2>"$engines/debian.log" \
+            || is_absent debian 'no image of Debian can be made here' "$engines/debian.log"
+        mmdebstrap --quiet --variant=minbase --include=git,perl,procps,python3 bookworm "$engines/tools.tar" 2>"$engines/tools.log" \
+            || is_absent tools 'no image with tools of Debian can be made here' "$engines/tools.log"
+        # Of one that was not finished no part is used.
+        for name in debian tools; do
+            if [[ -n ${absent[$name]-} ]]; then rm -f -- "$engines/$name.tar"; fi
+        done
     fi
 }
 

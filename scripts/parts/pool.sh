@@ -74,15 +74,29 @@ moded=(branches:: half_merged:: lifecycle:: living:: living_collect:: living_fau
 moded_cli=(delete:: gc:: kept:: list:: look:: merge::)
 mode_share=8
 
-# The same tests of a session in containers, where this run has started those engines itself (`--all`). Left out are those about
-# what is native by itself: programs of this machine inside, names that are no UTF-8, the freezer, a provider of the test's own,
-# and those that make no sandbox.
+# The same tests of a session in containers, where this run has started those engines itself (`--all`).
 contained='^cofferdam/session::'
-native=(agents:: compile_fail:: apart::agents_are_apart bad_input::paths::repositories_below_any_path living_attacks::what_wakes
-    living_collect::{nothing_runs_while,one_that_fights,one_that_never} orchestrate:: without_git::)
+# Which of them are native alone, by how their names begin, and why.
+native() {
+    cat <<END
+agents::	programs of this machine are the agents
+compile_fail::	nothing is made
+apart::agents_are_apart	it compares with this machine's own directories, which no container shows
+bad_input::paths::repositories_below_any_path	an engine takes no name that is not UTF-8
+living_attacks::what_wakes	it chooses whether the freezer or signals stop it
+living_collect::nothing_runs_while	it chooses whether the freezer or signals stop it
+living_collect::one_that_fights	it chooses whether the freezer or signals stop it
+living_collect::one_that_never	it chooses whether the freezer or signals stop it
+living_collect::that_it_was_ended	it chooses whether the freezer or signals stop it
+orchestrate::	what is tried is no sandbox's
+without_git::	the provider is the test's own
+END
+}
 
 # Dies where a name of those lists begins no test.
 check_lists() {
+    local native
+    mapfile -t native < <(native | cut -f1)
     check_list cofferdam/session "${moded[@]}" "${native[@]}"
     check_list cofferdam-cli/cli "${moded_cli[@]}"
 }
@@ -102,31 +116,54 @@ named_so() {
     echo "^$label::(${*:2})"
 }
 
-# Adds to each of the jobs on standard input its mode, or `-`; what is left out is counted in $work/moded.
+# Adds to each of the jobs on standard input its mode, or `-`; what is left out is counted in $work/moded. What of containers `--all`
+# has nowhere to run is written to $work/untried.caller and .user, as verdicts are.
 in_modes() {
-    awk -F'\t' -v OFS='\t' -v seed="$seed" -v all="$repeat${COFFERDAM_TEST_ALL-}" \
+    alone=$(native) no_docker=${absent[docker]-} no_podman=${absent[podman]-} no_tools=${absent[tools]-} \
+        awk -F'\t' -v OFS='\t' -v seed="$seed" -v all="$repeat${COFFERDAM_TEST_ALL-}" \
+        -v whole="${engines:+${COFFERDAM_TEST_ALL-}}" \
         -v docker="${engines:+${DOCKER_HOST-}}" -v podman="${engines:+${CONTAINER_HOST-}}" \
         -v moded="$(named_so cofferdam/session "${moded[@]}")|$(named_so cofferdam-cli/cli "${moded_cli[@]}")" \
-        -v own="${rootless_docker_host:+docker}${rootless_host:+ podman}" -v slow_left="$work/slow" \
-        -v contained="$contained" -v native="$(named_so cofferdam/session "${native[@]}")" \
+        -v own="${rootless_docker_host:+docker}${rootless_host:+ podman}" -v untried="$work/untried" \
+        -v contained="$contained" \
         -v tools="$([[ -s ${engines:-/none}/tools.tar ]] && echo made)" -v share="$mode_share" -v left="$work/moded" '
         BEGIN {
             for (n = 1; n < 128; n++) code[sprintf("%c", n)] = n
             if (all != "") share = 1
+            split("docker podman", both, " ")
+            up["docker"] = docker; why["docker"] = ENVIRON["no_docker"]
+            up["podman"] = podman; why["podman"] = ENVIRON["no_podman"]
+            entries = split(ENVIRON["alone"], lines, "\n")
+            for (n = 1; n <= entries; n++) { split(lines[n], parts, "\t"); begins[n] = parts[1]; because[n] = parts[2] }
+        }
+        # Which entry of that list a test is in.
+        function native(test, n) {
+            for (n = 1; n <= entries; n++) if (index(test, begins[n]) == 1) return n
+            return 0
+        }
+        # So many tests have no place on an engine.
+        function not_tried(engine, what, why) {
+            print engine, "session", what, "not tried", why >(untried ".caller")
         }
         # The attacks on the wall are made from containers too, where this run has started those engines itself: a share of them.
         $4 == "cofferdam-cli/wall" && $1 != "user" {
             print $0, "-"
             # The agents of that one have sandboxes of their own.
             if ($5 == "real_agents_and_the_default_list") next
-            if (docker != "") print $0, "docker"
-            if (podman != "") print $0, "podman"
+            for (n = 1; n <= 2; n++) {
+                if (up[both[n]] != "") print $0, both[n]
+                else if (whole != "") attacks[both[n]]++
+            }
             next
         }
-        ($4 "::" $5) ~ contained && ($4 "::" $5) !~ native && tools != "" {
-            if ($1 != "user" && docker != "") print $0, "docker"
-            if ($1 != "user" && podman != "") print $0, "podman"
-            if ($1 == "user") slow++
+        ($4 "::" $5) ~ contained {
+            entry = native($5)
+            if ($1 == "user") { if (tools != "" && !entry) slow++ }
+            else if (entry) alone_in[entry]++
+            else for (n = 1; n <= 2; n++) {
+                if (up[both[n]] != "" && tools != "") print $0, both[n]
+                else missed[both[n]]++
+            }
         }
         ($4 "::" $5) !~ moded { print $0, "-"; next }
         {
@@ -143,7 +180,18 @@ in_modes() {
         END {
             count = slow ? split(own, engines, " ") : 0
             for (n = 1; n <= count; n++)
-                print engines[n] " of an ordinary user\tcheck\t" slow " tests of session\tnot tried\tits containers take a minute each on vfs" >slow_left
+                print engines[n] " of an ordinary user", "session", slow " tests of session", "not tried", \
+                    "its containers take a minute each on vfs" >(untried ".user")
+            for (m = 1; whole != "" && m <= 2; m++) {
+                engine = both[m]
+                if (engine in attacks) not_tried(engine, "the attacks on the wall", why[engine])
+                if (engine in missed) not_tried(engine, missed[engine] " tests of session", up[engine] == "" ? why[engine] : ENVIRON["no_tools"])
+                for (n = 1; n <= entries; n++) {
+                    if (!(n in alone_in)) continue
+                    sub(/::$/, "", begins[n])
+                    not_tried(engine, "`" begins[n] "` of session, " alone_in[n] " tests", because[n])
+                }
+            }
         }'
 }
 
@@ -265,7 +313,10 @@ run_job() {
         mkdir -m 1777 "$place"
         as=(env)
     fi
-    as+=(TMPDIR="$place" COFFERDAM_TEST_SKIPPED="$work/skipped.$identity" COFFERDAM_TEST_VERDICTS="$work/verdicts.$identity")
+    # Of this job alone, until it has ended. Some tests become the ordinary user by themselves.
+    : >"$log.skipped"
+    chmod 0666 "$log.skipped"
+    as+=(TMPDIR="$place" COFFERDAM_TEST_SKIPPED="$log.skipped" COFFERDAM_TEST_VERDICTS="$work/verdicts.$identity")
     case $mode in
         -) if [[ $label == cofferdam/session ]]; then as+=(COFFERDAM_TEST_MODE=named); fi ;;
         docker | podman) as+=(COFFERDAM_TEST_SANDBOX="$mode") test+=" in mode $mode" ;;
@@ -284,6 +335,8 @@ run_job() {
     ) </dev/null >"$log" 2>&1 || status=$?
     # A name that fits no test would pass without having run.
     if ((status == 0)) && ! grep -q '^test result: ok\. [1-9]' "$log"; then status=no-test; fi
+    cat "$log.skipped" >>"$work/skipped.$identity"
+    if [[ $label == cofferdam/session && $status == 0 ]]; then say_session "$identity" "$mode" "$test" "$log.skipped"; fi
     local took=$(((${EPOCHREALTIME/./} - ${start/./}) / 1000))
     printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$identity" "$label" "$test" "$took" "$status" "$number" >>"$work/results"
     if [[ $status != 0 ]]; then
@@ -291,6 +344,16 @@ run_job() {
         if [[ $status == 12[47] || $status == 137 ]]; then why="not within $limit s"; fi
         printf -- '-- FAILED as %s (%s): %s %s\n%s\n' "$identity" "$why" "$label" "$test" "$(tail -n 200 "$log")"
     fi
+}
+
+# Adds what became of a session's test to the verdicts: passed, or not tried and why, also where only a part of it was left out.
+say_session() { # identity, mode, test, what it skipped
+    local provider=native verdict=passed why
+    if [[ $2 == docker || $2 == podman ]]; then provider=$2; fi
+    if [[ $1 == user ]]; then provider+=' of an ordinary user'; fi
+    why=$(cut -f2 "$4" | sort -u | paste -sd ';')
+    if [[ -n $why ]]; then verdict='not tried'; fi
+    printf '%s\tsession\t%s\t%s\t%s\n' "$provider" "$3" "$verdict" "$why" >>"$work/verdicts.$1"
 }
 
 # --- all jobs --------------------------------------------------------------------------------
@@ -307,10 +370,12 @@ run_pool() {
     for name in skipped verdicts; do
         : >"$work/$name.caller"
         : >"$work/$name.user"
-        if [[ $name == verdicts && -s $work/slow ]]; then cat "$work/slow" >"$work/verdicts.user"; fi
         chmod 0666 "$work/$name".*
     done
-    export -f run_job as_id as_id_in_closed
+    for name in caller user; do
+        if [[ -s $work/untried.$name ]]; then cat "$work/untried.$name" >"$work/verdicts.$name"; fi
+    done
+    export -f run_job say_session as_id as_id_in_closed
     # Whoever names tests, or only the ordinary user, has all of them.
     local shares=yes
     if [[ -n $repeat${COFFERDAM_TEST_ALL-} || ${identities[*]} == user ]]; then shares=; fi
@@ -392,6 +457,8 @@ say_verdicts() {
                     " in part, " count["check", "not tried"] + 0 " not tried"
                 attacks = count["attack", "passed"]
                 if (attacks) line = line "; " attacks " attacks on the wall refused, and the control of each fired"
+                sessions = count["session", "passed"]
+                if (sessions) line = line "; " sessions " tests of session passed"
                 printf "%s\n%s", line, why
             }' <<<"$lines"
     done

@@ -384,14 +384,15 @@ impl Sandbox {
         self.network.unwrap_or(NetworkKind::Allowlist)
     }
 
-    /// The image that a container is made from, in words; none where it is in no container.
-    pub(super) fn container_image(&self) -> Option<String> {
+    /// The name of the engine, and the image that a container is made from, in words; none where it is in no container.
+    pub(super) fn container_image(&self) -> Option<(&'static str, String)> {
         let named = self.image.as_deref().map(shell_word);
         let named = named.map_or_else(
             || "its image".to_owned(),
             |named| format!("the image {named}"),
         );
-        (self.place() != ProviderName::Native).then_some(named)
+        let engine = self.place().engine()?;
+        Some((engine.name(), named))
     }
 
     /// The name of its provider, and whether it has a wall.

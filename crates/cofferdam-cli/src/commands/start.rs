@@ -10,6 +10,7 @@ use super::dev::{self, Build, Came, Meant, Places, Up};
 use super::keep_ready;
 use super::living::{self, Sandboxes};
 use super::making::DevOptions;
+use super::status;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -72,6 +73,7 @@ pub(crate) async fn run(
         }
         Came::Before => format!("{name} is running already\n"),
     });
+    tell_joined(&session);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -116,6 +118,7 @@ async fn named(
                 _ => {
                     // Its place is kept again where nobody did.
                     let session = Session::open(caller, named, &provider).await?;
+                    tell_joined(&session);
                     if !set_up_again(session, caller, environment).await? {
                         output::note(&format!("{name} is running already\n"));
                     }
@@ -125,6 +128,16 @@ async fn named(
         },
     );
     Box::pin(each).await
+}
+
+/// What runs already may have been opened since.
+fn tell_joined(session: &Session) {
+    let interfaces = session.joined();
+    if !interfaces.is_empty() {
+        let name = session.name();
+        let told = status::joined(name, &interfaces);
+        output::note(&format!("warning: {name} is {told}\n"));
+    }
 }
 
 /// Where its set-up failed. Whether it is set up now and was not before.

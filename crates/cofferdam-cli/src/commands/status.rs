@@ -1,5 +1,6 @@
 //! `cofferdam status`.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,6 +9,7 @@ use clap::Args;
 use cofferdam::git::Oid;
 use cofferdam::names::Slug;
 use cofferdam::registry::{ExtraMount, Mode, Record, Setup};
+use cofferdam::sandbox::engine::Kind;
 use cofferdam::sandbox::{Listed, SandboxError, Stopping};
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::manage::{self, State};
@@ -71,6 +73,8 @@ struct Status<'a> {
     wall: Option<&'static str>,
     /// Why it is lost.
     wall_lost: Option<String>,
+    /// Interfaces that lead past it: somebody joined another network to it by hand.
+    joined: &'a BTreeSet<String>,
     /// `freezer`, `signals`: what stops its programs; nothing where it is stopped.
     pause: Option<&'static str>,
     /// Its first process, as this machine numbers it; nothing where it is stopped.
@@ -150,6 +154,7 @@ struct Told {
     process: Option<u32>,
     stopping: Option<Stopping>,
     wall: Option<Wall>,
+    joined: BTreeSet<String>,
     programs: Vec<Running>,
     unpublished: Vec<Unpublished>,
     uncollected: Option<bool>,
@@ -240,6 +245,7 @@ impl Told {
             process: None,
             stopping: None,
             wall: None,
+            joined: BTreeSet::new(),
             programs: Vec::new(),
             unpublished: Vec::new(),
             uncollected: None,
@@ -270,6 +276,7 @@ async fn asked(session: &Session) -> Result<Told, SessionError> {
         process: session.process(),
         stopping: Some(stopping),
         wall: session.wall().await?,
+        joined: session.joined(),
         programs: programs.iter().map(shown).collect(),
         unpublished: session.unpublished()?,
         uncollected: None,
@@ -290,6 +297,9 @@ fn wall(wall: &Wall) -> &'static str {
 /// What it may reach, and whether it does now.
 fn reach(record: &Record, told: &Told) -> String {
     let kind = network(record);
+    if !told.joined.is_empty() {
+        return format!("{kind}, but {}", joined(&record.name, &told.joined));
+    }
     match &told.wall {
         Some(Wall::Carried) => format!("{kind}, through the gateway"),
         Some(Wall::Recovering) => {
@@ -300,6 +310,16 @@ fn reach(record: &Record, told: &Told) -> String {
         }
         Some(Wall::None) | None => kind.to_owned(),
     }
+}
+
+/// What somebody opened by hand, and what closes it.
+pub(super) fn joined(name: &Slug, interfaces: &BTreeSet<String>) -> String {
+    let all: Vec<&str> = interfaces.iter().map(String::as_str).collect();
+    let told = format!(
+        "open, joined to another network by hand ({}): cofferdam stop {name} && cofferdam start {name}",
+        printable_line(&all.join(", "))
+    );
+    from_here(&told).into_owned()
 }
 
 fn pause(stopping: Stopping) -> &'static str {
@@ -353,6 +373,7 @@ fn told_as_json<'a>(
             Some(Wall::Lost(why)) => Some(why.clone()),
             _ => None,
         },
+        joined: &told.joined,
         pause: told.stopping.map(pause),
         process: told.process,
         workdir: workdir(record, environment).map(|path| path.to_string_lossy().into_owned()),
@@ -487,7 +508,11 @@ fn render(
     match told.stopping {
         None | Some(Stopping::Freezer) => {}
         Some(_) => {
-            let why = "by signals, no control group could be made: see cofferdam doctor";
+            let why = if Kind::named(&record.provider).is_some() {
+                "by signals, as in every container"
+            } else {
+                "by signals, no control group could be made: see cofferdam doctor"
+            };
             lines.push(("pause", from_here(why).into_owned()));
         }
     }

@@ -101,7 +101,7 @@ fn in_image(error: &ImageError) -> Cause<'_> {
         | ImageError::NoDockerfile(_)
         | ImageError::Context { .. }
         | ImageError::LeadsOut { .. }
-        | ImageError::NoBase(_)
+        | ImageError::NoBase { .. }
         | ImageError::Untrusted(_)
         | ImageError::OtherDigest { .. }
         | ImageError::Pack(_)

@@ -23,15 +23,17 @@ pub(super) fn hint(error: &ImageError) -> Option<String> {
         ImageError::Context { .. } => {
             "the build gets all of `.cofferdam` but variables, logs, worktrees and prompts: move it elsewhere".to_owned()
         }
-        ImageError::LeadsOut { .. } => "change it, and build again with `cofferdam build`".to_owned(),
-        ImageError::NoBase(name) => match name.split_once(':') {
-            Some((_, tag)) if tag != "latest" => {
-                format!("build it with `cofferdam build-base --tag {tag}`")
-            }
-            _ => "build it with `cofferdam build-base`".to_owned(),
-        },
+        ImageError::LeadsOut { .. } => "change it, and build again with the same command".to_owned(),
+        ImageError::NoBase { engine, base } => {
+            let tag = base.split_once(':').map_or("latest", |(_, tag)| tag);
+            let tag = match tag {
+                "latest" => String::new(),
+                _ => format!(" --tag {tag}"),
+            };
+            format!("build it with `cofferdam build-base --sandbox {}{tag}`", engine.name())
+        }
         ImageError::OtherDigest { .. } => {
-            "it was changed since you read it: `cofferdam build` shows it as it is now".to_owned()
+            "it was changed since you read it: the same command without `--trust` shows it as it is now".to_owned()
         }
         ImageError::Build { reason, refused } => {
             let opens = refused.iter().find_map(|one| one.opens.as_ref());

@@ -284,6 +284,9 @@ fn one_that_lives_on_is_used_as_any_other() {
         let shown = world.cofferdam(&["diff", "one"]).expect_code(0);
         assert!(shown.stdout.contains("+a"), "{shown}");
         world.cofferdam(&["pause", "one"]).expect_code(0);
+        let told = world.cofferdam(&["status", "one"]).expect_code(0).stdout;
+        let why = "\npause:   by signals, as in every container\n";
+        assert!(told.contains(why), "{told}");
         let listed = world.cofferdam(&["list"]).expect_code(0);
         assert!(listed.stdout.contains("paused"), "{listed}");
         world

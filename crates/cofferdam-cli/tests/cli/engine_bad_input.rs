@@ -144,6 +144,10 @@ fn an_image_without_a_shell_runs_what_it_has() {
             ran.to_string().contains("| alone") && ran.to_string().contains("exit code 7"),
             "{ran}"
         );
+        let missed = [&["run"][..], &making, &["--", "nothing"]].concat();
+        let missed = world.cofferdam(&missed);
+        let next = format!("`cofferdam build-base --sandbox {engine}`\n");
+        assert!(missed.stderr.contains(&next), "{missed}");
         world
             .cofferdam(&[&["create", "one"][..], &making].concat())
             .expect_code(0);

@@ -264,6 +264,13 @@ fn a_network_that_was_joined_by_hand_is_told_and_goes_with_the_container() {
         let names = "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '";
         if connected.is_ok() {
             assert!(world.exec(names).stdout.contains("eth"));
+            let open = "open, joined to another network by hand (eth0): cofferdam stop one && cofferdam start one\n";
+            let told = world.cofferdam(&["status", "one"]).expect_code(0);
+            let line = format!("\nnetwork: none, but {open}");
+            assert!(told.stdout.contains(&line), "{told}");
+            let started = world.cofferdam(&["start", "one"]).expect_code(0);
+            let line = format!("warning: one is {open}");
+            assert!(started.stderr.contains(&line), "{started}");
             let told = world.cofferdam(&["doctor", "one"]).expect_code(1);
             assert!(
                 told.stdout
@@ -281,6 +288,7 @@ fn a_network_that_was_joined_by_hand_is_told_and_goes_with_the_container() {
             assert_eq!(world.engine, "podman", "{connected:?}");
         }
         world.cofferdam(&["doctor", "one"]).expect_code(0);
+        assert_eq!(world.status("one", "joined"), "[]");
         assert_eq!(world.exec(&format!("{names}; cat kept")).stdout, "lo\nx\n");
         end(&world, Some(network));
     }

@@ -21,7 +21,7 @@ pub use repository::{STARTER, Source, build_repository};
 
 use crate::fsx::FileError;
 use crate::sandbox::SandboxError;
-use crate::sandbox::engine::BuildError;
+use crate::sandbox::engine::{BuildError, Kind};
 use crate::wall::Refused;
 
 /// Why there is no image.
@@ -50,8 +50,8 @@ pub enum ImageError {
         reason: &'static str,
     },
     /// It is built on a base that the engine does not have.
-    #[error("the engine has no image `{0}`, which this one is built on")]
-    NoBase(String),
+    #[error("{engine} has no image `{base}`, which this one is built on")]
+    NoBase { engine: Kind, base: String },
     /// The commands of a Dockerfile run as they stand there: somebody has to have read them.
     #[error("nobody has said yet that the Dockerfile of this repository may run")]
     Untrusted(Box<Source>),

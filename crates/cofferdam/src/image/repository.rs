@@ -141,7 +141,8 @@ pub async fn build_repository(
     for base in dockerfile::bases(&source.dockerfile, base_tag) {
         // An engine would look for it at a registry, where anybody may have taken the name.
         if engine.image(&base).await?.is_none() {
-            return Err(ImageError::NoBase(base));
+            let engine = engine.kind();
+            return Err(ImageError::NoBase { engine, base });
         }
     }
     let name = source.name();

@@ -1,5 +1,6 @@
 //! What keeps a running sandbox apart from its host, as it is now: read from whoever enforces it, and not from what was asked for.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 /// One thing that was looked at.
@@ -48,6 +49,27 @@ pub(crate) fn process(pid: u32, network: bool) -> Vec<Examined> {
     let own = if network { &own[..] } else { &own[..4] };
     all.push(namespaces(pid, own));
     all
+}
+
+/// The interfaces by which packets leave the network of this process, as the kernel routes them: one of ours has none. A kernel may
+/// have others in every namespace, to which nothing is routed.
+pub(crate) fn ways_out(pid: u32) -> BTreeSet<String> {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/net/{name}"));
+    routed(
+        &read("route").unwrap_or_default(),
+        &read("ipv6_route").unwrap_or_default(),
+    )
+}
+
+/// The first word of a line names it, and the last one.
+fn routed(of_4: &str, of_6: &str) -> BTreeSet<String> {
+    let first = of_4
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().next());
+    let last = of_6.lines().map(|line| line.split_whitespace().next_back());
+    let names = first.chain(last).flatten().filter(|name| *name != "lo");
+    names.map(str::to_owned).collect()
 }
 
 /// Whether the kernel filters the system calls of a container's first process. `None`: nobody here may see it.
@@ -127,6 +149,20 @@ fn namespaces(pid: u32, own: &[&str]) -> Examined {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_way_out_is_what_is_routed_to() {
+        let header = "Iface\tDestination\tGateway\tFlags\n";
+        let of_4 =
+            format!("{header}eth0\t00000000\t010011AC\t0003\neth0\t000011AC\t00000000\t0001\n");
+        let local = "00000000000000000000000000000001 80 00000000000000000000000000000000 00 00000000 80200001       lo\n";
+        let of_6 = format!("{local}{}", local.replace("lo", "eth1"));
+        assert!(routed(header, local).is_empty());
+        assert_eq!(
+            routed(&of_4, &of_6),
+            BTreeSet::from(["eth0".to_owned(), "eth1".to_owned()])
+        );
+    }
 
     #[test]
     fn this_process_is_no_sandbox() {

@@ -35,8 +35,8 @@ pub(super) struct Surroundings {
     search_path: Option<OsString>,
     home: Option<PathBuf>,
     unseen: Vec<PathBuf>,
-    /// The image whose programs it has, and none of this machine's, where it is in a container.
-    image: Option<String>,
+    /// The engine's name, and the image whose programs it has, and none of this machine's, where it is in a container.
+    image: Option<(&'static str, String)>,
     /// The one that the user named, where the agent is a program of theirs.
     program: Option<OsString>,
 }
@@ -130,12 +130,12 @@ impl Surroundings {
 
     fn hint(&self, program: &str) -> String {
         let path = Path::new(program);
-        if let Some(image) = &self.image
+        if let Some((engine, image)) = &self.image
             && (!program.contains('/') || path.is_absolute())
         {
             return format!(
                 "{image} does not have it: take one that has, with `--image`, or build one with all tools with \
-                 `cofferdam build-base`"
+                 `cofferdam build-base --sandbox {engine}`"
             );
         }
         if !program.contains('/') {

@@ -134,6 +134,10 @@ impl Engine {
         }
     }
 
+    pub(crate) fn kind(&self) -> Kind {
+        self.reach.kind()
+    }
+
     /// Has a part of the next sandbox with a wall wait for it, where the engine can and none does: that one then starts in about
     /// half the time. It waits for a quarter of an hour, as a process that sleeps. Bounded by what the engine takes.
     pub async fn keep_ready(&self) -> Result<(), SandboxError> {

@@ -1,5 +1,6 @@
 //! How a living sandbox is, and its way between running, paused and stopped.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -170,12 +171,22 @@ impl Session {
         &self,
         provider: &dyn BindMountProvider,
     ) -> Result<Vec<Examined>, SessionError> {
-        let own_network = !matches!(self.record().network, Some(Reach::Open));
+        let own_network = !self.is_open();
         let process = self.process();
         let mut all = process.map_or_else(Vec::new, |pid| examined::process(pid, own_network));
         let told = provider.examine(&self.named.handle(&self.caller)).await;
         all.extend(told.map_err(|source| self.failed(source))?);
         Ok(all)
+    }
+
+    /// Interfaces that lead out of it and that nobody gave it here: somebody joined another network to it by hand.
+    pub fn joined(&self) -> BTreeSet<String> {
+        let process = self.process().filter(|_| !self.is_open());
+        process.map_or_else(BTreeSet::new, examined::ways_out)
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.record().network, Some(Reach::Open))
     }
 
     /// How its programs are stopped when it is paused.
