@@ -46,7 +46,7 @@ macro_rules! conform {
 }
 
 /// An agent with ids of its own has to come through.
-fn open_to_all(directory: &Path) {
+pub(crate) fn open_to_all(directory: &Path) {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
 }
 

@@ -14,4 +14,5 @@ mod world;
 mod attacks;
 mod conforms;
 mod containers;
+mod others;
 mod ready;
