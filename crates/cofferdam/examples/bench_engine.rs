@@ -6,11 +6,13 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, PipeReader, PipeWriter, Read, Write};
+use std::num::NonZeroU32;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use cofferdam::agent::Command;
 use cofferdam::home::Home;
 use cofferdam::names::{SandboxId, Slug};
 use cofferdam::sandbox::engine::{Engine, EngineOptions, Kind, Surroundings};
@@ -19,7 +21,7 @@ use cofferdam::sandbox::{
     SandboxSpec, TerminalSize,
 };
 use cofferdam::session::living::{self, Named};
-use cofferdam::session::{Caller, Session, SessionExec, SessionOptions};
+use cofferdam::session::{Caller, Event, EventSink, Session, SessionExec, SessionOptions, Task};
 use cofferdam::wall::WallSpec;
 use cofferdam::wall::rules::Sources;
 use cofferdam::wall::supervisor::Supervisor;
@@ -91,6 +93,8 @@ async fn bench(words: Vec<String>) -> Result<()> {
         ("session-ready", [repo]) => bench.session(Path::new(repo), count, true).await,
         ("memory", [repo]) => bench.memory(Path::new(repo), count).await,
         ("exec", []) => bench.exec(count, None).await,
+        ("inside", [repo]) => bench.inside(Path::new(repo), count).await,
+        ("iterate", [repo]) => bench.iterate(Path::new(repo), count).await,
         ("terminal", []) => {
             bench
                 .exec(
@@ -271,6 +275,50 @@ impl Bench<'_> {
             living::end(&caller, &named, &self.engine).await?;
         }
         Ok(())
+    }
+
+    /// `true` in a sandbox that lives on, until its end is heard.
+    async fn inside(&self, repo: &Path, count: usize) -> Result<()> {
+        let (caller, options) = self.session_of(repo, 0)?;
+        let session = Session::create(&caller, &options).await?;
+        for _ in 0..count {
+            let began = Instant::now();
+            session
+                .exec(SessionExec::new(["true"]))
+                .await?
+                .wait()
+                .await?;
+            print(began.elapsed());
+        }
+        self.ended(&caller, repo, session).await
+    }
+
+    /// From one start of the agent `true` to the next one, in one run.
+    async fn iterate(&self, repo: &Path, count: usize) -> Result<()> {
+        let began = Arc::<Mutex<Vec<Instant>>>::default();
+        let starts = Arc::clone(&began);
+        let (mut caller, options) = self.session_of(repo, 0)?;
+        caller.events = EventSink::new(move |event| {
+            if let (Event::IterationStarted { .. }, Ok(mut starts)) = (event, starts.lock()) {
+                starts.push(Instant::now());
+            }
+        });
+        let session = Session::create(&caller, &options).await?;
+        let mut task = Task::new(Arc::new(Command::new(["true"])?));
+        task.max_iterations = NonZeroU32::try_from(u32::try_from(count)? + 1)?;
+        session.agent(&task, options.sandbox).await?;
+        let began = began.lock().map_err(|_| "a note was cut short")?.clone();
+        for pair in began.windows(2) {
+            print(pair[1] - pair[0]);
+        }
+        self.ended(&caller, repo, session).await
+    }
+
+    async fn ended(&self, caller: &Caller, repo: &Path, session: Session) -> Result<()> {
+        let name = session.name().to_string();
+        session.detach();
+        let named = Named::find(caller, repo, &name).await?;
+        Ok(living::end(caller, &named, &self.engine).await?)
     }
 
     /// Proportional set sizes of its guest and its supervisor together, in KiB.

@@ -31,7 +31,7 @@ use cofferdam::wall::supervisor::Supervisor;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-const USAGE: &str = "usage: bench_living exec REPO N | spawn N | create REPO N | run REPO N | iterate REPO N | stream REPO MIB | pause|resume|resume-walled REPO N | \
+const USAGE: &str = "usage: bench_living exec REPO N | spawn N | create REPO N | run REPO N | iterate REPO N | stream|stream-memory REPO MIB | pause|resume|resume-walled REPO N | \
                      freeze|thaw N | collect|collect-layer REPO N | memory REPO N [COFFERDAM] | wakeups REPO SECONDS [COFFERDAM]\n\
                      with the command that watches it: of one that works in the checkout";
 /// The word by which the command watches.
@@ -68,7 +68,8 @@ async fn bench(words: Vec<String>) -> Result<()> {
             match what {
                 "exec" => Box::pin(bench.exec(count)).await,
                 "iterate" => Box::pin(bench.iterate(count)).await,
-                "stream" => Box::pin(bench.stream(count)).await,
+                "stream" => Box::pin(bench.stream(count, false)).await,
+                "stream-memory" => Box::pin(bench.stream(count, true)).await,
                 "stream-file" => stream_file(&bench.repo, count),
                 "create" => Box::pin(bench.create(count)).await,
                 "run" => Box::pin(bench.run(count)).await,
@@ -251,8 +252,8 @@ impl Bench {
         self.deleted(session).await
     }
 
-    /// So many mebibytes of an agent's events, which a program prints, each time.
-    async fn stream(&self, mebibytes: usize) -> Result<()> {
+    /// So many mebibytes of an agent's events, which a program prints: the time, or the most memory that this process had, in KiB.
+    async fn stream(&self, mebibytes: usize, memory: bool) -> Result<()> {
         let options = self.options("stream", NetworkOptions::None)?;
         let session = Session::create(&self.caller, &options).await?;
         let (line, count) = events(mebibytes);
@@ -266,10 +267,14 @@ impl Bench {
         task.prompt = PromptSource::Inline("x".to_owned());
         let began = Instant::now();
         session.agent(&task, options.sandbox).await?;
-        print(began.elapsed());
-        let status = std::fs::read_to_string("/proc/self/status")?;
-        let peak = status.lines().find(|line| line.starts_with("VmHWM"));
-        eprintln!("{}", peak.unwrap_or_default());
+        if memory {
+            let status = std::fs::read_to_string("/proc/self/status")?;
+            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let peak = peak.and_then(|peak| peak.split_whitespace().next());
+            println!("{}", peak.ok_or("the kernel does not say it")?);
+        } else {
+            print(began.elapsed());
+        }
         self.deleted(session).await
     }
 
