@@ -25,7 +25,7 @@ fn ours(page: &str) -> Vec<String> {
 }
 
 /// What stands between backticks.
-fn spans(cell: &str) -> Vec<&str> {
+pub(crate) fn spans(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
@@ -47,7 +47,7 @@ fn sources(directory: &Path) -> String {
 }
 
 /// What is wrong with `cofferdam a b --flag VALUE …`, and the command that it is.
-fn command<'a>(root: &'a Command, span: &str) -> Result<&'a Command, String> {
+pub(crate) fn command<'a>(root: &'a Command, span: &str) -> Result<&'a Command, String> {
     let mut found = root;
     let mut words = span.split(' ').skip(1).peekable();
     while let Some(next) = words.peek().and_then(|word| found.find_subcommand(word)) {
@@ -62,11 +62,86 @@ fn command<'a>(root: &'a Command, span: &str) -> Result<&'a Command, String> {
     }
 }
 
-fn has(command: &Command, flag: &str) -> bool {
+pub(crate) fn has(command: &Command, flag: &str) -> bool {
     let name = flag.trim_start_matches('-');
     command
         .get_arguments()
         .any(|argument| argument.get_long() == Some(name))
+}
+
+/// Whether something of the library has this name, wherever it stands.
+fn is_public(library: &str, uses: &[&str], name: &str) -> bool {
+    let kinds = ["fn", "async fn", "struct", "enum", "trait", "mod"];
+    let mut words = uses
+        .iter()
+        .flat_map(|names| names.split(|c: char| !c.is_alphanumeric()));
+    kinds.iter().any(|kind| {
+        let start = format!("pub {kind} {name}");
+        let mut declared = library.split(&start).skip(1);
+        declared.any(|rest| !rest.starts_with(|c: char| c == '_' || c.is_alphanumeric()))
+    }) || words.any(|one| one == name)
+}
+
+/// Whether a public type of the library has this field, variant or method. The sources are as `rustfmt` has them.
+fn is_member(library: &str, of: &str, name: &str) -> bool {
+    let mut lines = library.lines();
+    while let Some(line) = lines.next() {
+        let Some(head) = line.strip_suffix(" {") else {
+            continue;
+        };
+        // What begins with `impl` is for the last name of its line.
+        let (kind, subject) = match head.strip_prefix("impl") {
+            Some(rest) => ("impl", rest.rsplit(' ').next()),
+            None => match *head.split(' ').collect::<Vec<_>>() {
+                ["pub", kind @ ("struct" | "enum" | "trait"), subject, ..] => (kind, Some(subject)),
+                _ => continue,
+            },
+        };
+        let subject = subject.and_then(|one| one.split(['<', ':']).next());
+        if subject != Some(of) {
+            continue;
+        }
+        let body = lines.by_ref().take_while(|line| *line != "}");
+        let own = body.filter_map(|line| line.strip_prefix("    "));
+        let marks: &[&str] = match kind {
+            "struct" => &["pub "],
+            "enum" => &[""],
+            "trait" => &["fn ", "async fn "],
+            _ => &["pub fn ", "pub async fn ", "pub const fn "],
+        };
+        let is_it = |line: &str| {
+            let declared = marks.iter().filter_map(|mark| line.strip_prefix(mark));
+            let rests = declared.filter_map(|rest| rest.strip_prefix(name));
+            { rests }.any(|rest| rest.starts_with([':', '(', '<', ',', ' ']))
+        };
+        if { own }.any(is_it) {
+            return true;
+        }
+    }
+    false
+}
+
+#[test]
+fn a_name_is_looked_for_where_it_is_said_to_be() {
+    let library = sources(&top().join("crates/cofferdam/src"));
+    for (of, name) in [
+        ("RunOptions", "caller"),
+        ("Caller", "cancel"),
+        ("Session", "close"),
+        ("BindMount", "or_layers"),
+        ("Attendant", "attend"),
+        ("BranchStrategy", "Head"),
+    ] {
+        assert!(is_member(&library, of, name), "{of}::{name}");
+    }
+    for (of, name) in [
+        ("RunOptions", "cancel"),
+        ("Caller", "canc"),
+        ("Session", "cancel"),
+        ("Nothing", "close"),
+    ] {
+        assert!(!is_member(&library, of, name), "{of}::{name}");
+    }
 }
 
 #[test]
@@ -92,7 +167,9 @@ fn all_that_the_page_for_newcomers_names_is_there() {
                     Err(why) => wrong.push(why),
                 }
             }
-            let flags = words.iter().filter(|word| word.starts_with("--"));
+            // What stands behind `--` is another program's.
+            let own = words.iter().take_while(|word| **word != "--");
+            let flags = own.filter(|word| word.starts_with("--"));
             wrong.extend(
                 flags
                     .filter(|flag| {
@@ -100,17 +177,13 @@ fn all_that_the_page_for_newcomers_names_is_there() {
                     })
                     .map(|flag| format!("{span}: no {flag} of {}", of.get_name())),
             );
-            if let Some((_, name)) = span.rsplit_once("::") {
-                let there = ["fn", "struct", "enum", "trait", "mod"]
-                    .iter()
-                    .map(|kind| format!("pub {kind} {name}"))
-                    .chain([format!("pub async fn {name}"), format!("pub {name}: ")])
-                    .any(|line| library.contains(&line))
-                    || uses.iter().any(|names| {
-                        names
-                            .split(|c: char| !c.is_alphanumeric())
-                            .any(|one| one == name)
-                    });
+            if let Some((path, name)) = span.rsplit_once("::") {
+                let of = path.rsplit("::").next().unwrap_or_default();
+                let there = if of.starts_with(char::is_uppercase) {
+                    is_member(&library, of, name)
+                } else {
+                    is_public(&library, &uses, name)
+                };
                 if !there {
                     wrong.push(format!("nothing public is {span}"));
                 }
