@@ -1,10 +1,6 @@
 //! What `scripts/bench` times of sandboxes that live on. Each subcommand prints numbers, one on each line: see the
 //! script for what they mean.
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "its output is the result, and what it took beside it"
-)]
+#![expect(clippy::print_stdout, reason = "its output is the result")]
 
 use std::collections::BTreeMap;
 use std::error::Error;
