@@ -116,6 +116,19 @@ pub(crate) enum CliError {
     Interrupted { code: u8 },
 }
 
+impl CliError {
+    /// What is wrong with a word of the command line, the help of its command says: its name, such as `prompt check`.
+    pub(crate) fn of(self, command: &str) -> Self {
+        match self {
+            Self::Usage(message) => Self::Misused {
+                message,
+                hint: format!("see `cofferdam {command} --help`"),
+            },
+            error => error,
+        }
+    }
+}
+
 /// Prints `error` on standard error and gives the exit code.
 pub(crate) fn report(error: &CliError, colour: bool) -> ExitCode {
     match error {
@@ -269,10 +282,10 @@ fn command_hint(error: &CliError) -> Option<String> {
         | CliError::Misused { hint, .. }
         | CliError::NotStarted { hint, .. }
         | CliError::Program { hint, .. } => Some(hint.clone()),
-        CliError::Usage(_) => Some("see `cofferdam run --help`".to_owned()),
         CliError::Prompt(error) => Some(error.hint()),
         // What they hold has hints of its own, or there is nothing to be done.
-        CliError::Environment(_)
+        CliError::Usage(_)
+        | CliError::Environment(_)
         | CliError::Agent(_)
         | CliError::Run(_)
         | CliError::Manage(_)

@@ -13,7 +13,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use tokio::runtime::Runtime;
 
 use arguments::Arguments;
@@ -33,8 +33,8 @@ pub fn main() -> ExitCode {
         return commands::watch::run(sandbox);
     }
     // Answers `--help`, `--version` and usage errors itself, before anything else is looked at.
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
+    let (arguments, command) = match parse() {
+        Ok(parsed) => parsed,
         // Who asks for nothing is told what there is.
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             if let Some(code) = dev_shell() {
@@ -74,8 +74,22 @@ pub fn main() -> ExitCode {
     runtime.shutdown_background();
     match done {
         Ok(code) => code,
-        Err(error) => error::report(&error, colour),
+        Err(error) => error::report(&error.of(&command), colour),
     }
+}
+
+/// The command line, and the name of its command, such as `prompt check`.
+fn parse() -> Result<(Arguments, String), clap::Error> {
+    let mut root = command();
+    let mut matches = root.try_get_matches_from_mut(std::env::args_os())?;
+    let (mut names, mut at) = (Vec::new(), &matches);
+    while let Some((name, below)) = at.subcommand() {
+        names.push(name.to_owned());
+        at = below;
+    }
+    let arguments = Arguments::from_arg_matches_mut(&mut matches);
+    let arguments = arguments.map_err(|error| error.format(&mut root))?;
+    Ok((arguments, names.join(" ")))
 }
 
 /// Who asks for nothing, at a terminal in a checkout that has a dev sandbox, wants its shell. `None`: there is none.
@@ -88,7 +102,7 @@ fn dev_shell() -> Option<ExitCode> {
     let runtime = runtime().ok()?;
     let done = runtime.block_on(commands::shell::of_a_dev_sandbox(&environment))?;
     runtime.shutdown_background();
-    Some(done.unwrap_or_else(|error| error::report(&error, colour)))
+    Some(done.unwrap_or_else(|error| error::report(&error.of("shell"), colour)))
 }
 
 fn runtime() -> std::io::Result<Runtime> {

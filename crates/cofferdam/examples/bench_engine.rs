@@ -31,6 +31,9 @@ use tokio_util::sync::CancellationToken;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
+/// So many programs stand still, in ours and in the rival.
+const PROCESSES: usize = 100;
+
 const USAGE: &str = "usage: bench_engine docker|podman create|ready|steps|steps-ready|exec|terminal|pause|resume SOCKET IMAGE N
                     docker|podman in|out SOCKET IMAGE DIR N | session|session-ready|memory SOCKET IMAGE REPO N";
 /// Anybody may write there in the image.
@@ -341,6 +344,10 @@ impl Bench<'_> {
 
     async fn pause(&self, count: usize, pause: bool) -> Result<()> {
         let sandbox = self.made().await?;
+        let line = format!("for n in $(seq {PROCESSES}); do sleep 1000 & done; echo all; wait");
+        let mut program = sandbox.exec(ExecRequest::new(["sh", "-c", &line])).await?;
+        let mut out = program.take_stdout().ok_or("no output")?;
+        out.read_exact(&mut [0; 4]).await?;
         for _ in 0..count {
             let began = Instant::now();
             sandbox.pause().await?;

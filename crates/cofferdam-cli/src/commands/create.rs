@@ -67,13 +67,7 @@ pub(crate) async fn run(
 ) -> Result<ExitCode, CliError> {
     let name = Slug::sandbox_name(&arguments.name).map_err(|error| misnamed(&error))?;
     let json = arguments.json;
-    let options = options(arguments, &name, environment).map_err(|error| match error {
-        CliError::Usage(message) => CliError::Misused {
-            message,
-            hint: "see `cofferdam create --help`".to_owned(),
-        },
-        error => error,
-    })?;
+    let options = options(arguments, &name, environment)?;
     let caller = living::caller(environment, interrupt);
     let create = async |caller: &Caller| Box::pin(Session::create(caller, &options)).await;
     let made = living::shown(&caller, environment, create).await?;

@@ -62,14 +62,7 @@ pub(crate) async fn run(
     arguments: Arguments,
     environment: &Environment,
 ) -> Result<ExitCode, CliError> {
-    let variables =
-        making::variables(&arguments.env, environment).map_err(|error| match error {
-            CliError::Usage(message) => CliError::Misused {
-                message,
-                hint: "see `cofferdam exec --help`".to_owned(),
-            },
-            error => error,
-        })?;
+    let variables = making::variables(&arguments.env, environment)?;
     let mut exec = SessionExec::new(arguments.program);
     exec.directory = arguments.workdir;
     exec.stdin = arguments.interactive;

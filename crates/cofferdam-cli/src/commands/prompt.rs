@@ -93,14 +93,7 @@ pub(crate) async fn run(
     let Command::Check(check) = arguments.command;
     let (runs, json) = (check.run, check.json);
     let source = source(&check.file, check.values, environment)?;
-    let options = options(runs, check.strategy, check.sandbox, environment);
-    let options = options.map_err(|error| match error {
-        CliError::Usage(message) => CliError::Misused {
-            message,
-            hint: "see `cofferdam prompt check --help`".to_owned(),
-        },
-        error => error,
-    })?;
+    let options = options(runs, check.strategy, check.sandbox, environment)?;
     let caller = living::caller(environment, interrupt);
     let found = living::shown(&caller, environment, async |caller| {
         Box::pin(preview(caller, &options, &source, runs)).await

@@ -6,7 +6,7 @@ use cofferdam_lab::skip;
 
 use crate::containers::{World, own, worlds};
 use crate::environment::{Done, TestEnvironment, finish};
-use crate::readme::block;
+use crate::readme::blocks;
 
 /// An image with a shell alone; `scripts/test` makes it.
 const SHELL: &str = "busybox:latest";
@@ -379,18 +379,21 @@ fn a_container_as_readme_has_it() {
             let words = words_of(line, more);
             world.builds(&words.iter().map(String::as_str).collect::<Vec<_>>())
         };
-        for line in block("### In a container") {
+        let [base_of_ours, of_a_repository] = &blocks("### In a container")[..] else {
+            panic!("README has other blocks");
+        };
+        for line in base_of_ours {
             match line.split(' ').nth(1).unwrap() {
                 "build-base" => {
                     let small = ["--small", "--base-image", base, "--tag", "latest"];
-                    typed_within(&line, &small);
+                    typed_within(line, &small);
                 }
                 "run" => {
-                    let done = typed(&line, &[]).expect_code(1);
+                    let done = typed(line, &[]).expect_code(1);
                     assert!(done.stderr.contains("ANTHROPIC_API_KEY"), "{done}");
                 }
                 "create" => {
-                    typed(&line, &[]).expect_code(0);
+                    typed(line, &[]).expect_code(0);
                     let words = ["exec", "box", "--", "git", "log", "--oneline"];
                     world.cofferdam(&words).expect_code(0);
                     world.cofferdam(&["delete", "box"]).expect_code(0);
@@ -402,17 +405,26 @@ fn a_container_as_readme_has_it() {
         let readme = std::fs::read_to_string(readme).unwrap();
         let (_, text) = readme.split_once("```dockerfile\n").unwrap();
         dockerfile(&world.environment, text.split_once("```").unwrap().0);
-        let shown = world.cofferdam(&["build"]).expect_code(1);
-        let command = hinted(&shown);
-        world
-            .cofferdam(&command.iter().map(String::as_str).collect::<Vec<_>>())
-            .expect_code(0);
-        let words = ["create", "mine", "--sandbox", "docker"];
-        world.cofferdam(&words).expect_code(0);
-        let words = ["exec", "mine", "--", "psql", "--version"];
-        world.cofferdam(&words).expect_code(0);
-        world.cofferdam(&["delete", "mine"]).expect_code(0);
-        world.cofferdam(&["docker", "remove-image"]).expect_code(0);
+        for line in of_a_repository {
+            match line.split(" #").next().unwrap().trim_end() {
+                "cofferdam build" => {
+                    let shown = typed(line, &[]).expect_code(1);
+                    let command = hinted(&shown);
+                    let command: Vec<_> = command.iter().map(String::as_str).collect();
+                    world.builds(&command);
+                    let words = ["create", "mine", "--sandbox", "docker"];
+                    world.cofferdam(&words).expect_code(0);
+                    let words = ["exec", "mine", "--", "psql", "--version"];
+                    world.cofferdam(&words).expect_code(0);
+                    world.cofferdam(&["delete", "mine"]).expect_code(0);
+                }
+                "cofferdam docker remove-image" => {
+                    let removed = typed(line, &[]).expect_code(0);
+                    assert!(removed.stderr.contains("removed"), "{removed}");
+                }
+                other => panic!("nobody knows what `{other}` is to do"),
+            }
+        }
         own("docker", &["rmi", "my-image"]).unwrap();
         own("docker", &["rmi", "cofferdam-base:latest"]).unwrap();
         world.expect_clean();

@@ -35,6 +35,7 @@ mod engine_bad_input;
 mod engine_by_hand;
 mod engine_faults;
 mod engine_gone;
+mod engine_killed;
 mod engine_no_room;
 mod engine_open;
 mod engine_restarts;

@@ -39,6 +39,25 @@ fn a_git_that_cannot_start_is_to_be_installed() {
 }
 
 #[test]
+fn a_word_that_is_wrong_is_explained_by_the_help_of_its_command() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("prompt.md", "do it\n");
+    for (command, rest) in [
+        ("run", &["--", "true"][..]),
+        ("create", &["box"]),
+        ("exec", &["box", "--", "true"]),
+        ("prompt check", &["prompt.md", "--run"]),
+        ("start", &[]),
+        ("show-run", &["--sandbox", "docker"]),
+    ] {
+        let words: Vec<&str> = command.split(' ').chain(["--env", "=x"]).collect();
+        let done = environment.cofferdam(&[&words[..], rest].concat());
+        let done = done.expect_code(2);
+        hinted(&done, &format!("see `cofferdam {command} --help`"));
+    }
+}
+
+#[test]
 fn a_program_that_cannot_start_has_a_next_step_of_its_own() {
     let environment = TestEnvironment::with_repository();
     environment.write("plain.sh", "#!/bin/sh\ntrue\n");

@@ -10,16 +10,41 @@ use crate::coming_from::{command, has, spans};
 use crate::environment::Done;
 use crate::lives::Lives;
 
-/// The lines of the block under this heading, as a person types them.
+/// The lines of the first block under this heading, as a person types them.
 pub(crate) fn block(heading: &str) -> Vec<String> {
-    let readme = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let text = std::fs::read_to_string(readme).unwrap();
+    blocks(heading).swap_remove(0)
+}
+
+/// Those of each block of its part.
+pub(crate) fn blocks(heading: &str) -> Vec<Vec<String>> {
+    let text = read("README.md");
     let (_, text) = text.split_once(&format!("\n{heading}\n")).unwrap();
-    let (_, text) = text.split_once("```console\n").unwrap();
-    let (block, _) = text.split_once("\n```\n").unwrap();
+    let text = text.split("\n#").next().unwrap();
     let typed = |line: &str| line.strip_prefix("$ ").map(str::to_owned);
-    let whole = block.replace("\\\n", "");
-    whole.lines().map(|line| typed(line).unwrap()).collect()
+    let lines = |block: &str| {
+        let whole = block.replace(
+            "\
+", "",
+        );
+        whole.lines().map(|line| typed(line).unwrap()).collect()
+    };
+    text.split(
+        "```console
+",
+    )
+    .skip(1)
+    .map(|rest| {
+        lines(
+            rest.split_once(
+                "
+```
+",
+            )
+            .unwrap()
+            .0,
+        )
+    })
+    .collect()
 }
 
 fn read(name: &str) -> String {

@@ -404,6 +404,8 @@ each! {
         let volumes = || engine(world.kind, &["volume", "ls", "-q"]);
         for user in ["0", "nobody", "4321:4321"] {
             let image = world.hostile_image(user);
+            let check = engine(world.kind, &["image", "inspect", &image]);
+            assert!(check.contains("ran-by-the-engine"), "the control: {check}");
             let spec = spec();
             let sandbox = world.with_image(&image).create(&spec, &CancellationToken::new()).await.unwrap();
             let label = format!("label=io.cofferdam.id={}", spec.id);

@@ -220,9 +220,23 @@ impl World {
             "WORKDIR /nowhere",
             "HEALTHCHECK --interval=1s CMD touch /tmp/ran-by-the-engine",
         ];
-        // Podman's images of its own form have no health checks.
-        let most = changes.len() - usize::from(self.kind == Kind::Podman);
-        self.image_with(&changes[..most], "hostile")
+        let [others @ .., check] = changes;
+        if self.kind == Kind::Docker {
+            return self.image_with(&changes, "hostile");
+        }
+        // Of Podman's images only those that are built in Docker's form have health checks.
+        let name = self.image_with(&others, "hostile");
+        let place = self.directory("checked");
+        let file = place.join("Dockerfile");
+        fs::write(&file, format!("FROM {name}\n{check}\n")).unwrap();
+        let words = ["build", "--format", "docker", "--tag", &name, "--file"];
+        let words = [
+            &words[..],
+            &[file.to_str().unwrap(), place.to_str().unwrap()],
+        ]
+        .concat();
+        engine(self.kind, &words);
+        name
     }
 
     /// The files of [`IMAGE`] with other settings, and `name` in its own.
