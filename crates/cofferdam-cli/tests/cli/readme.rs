@@ -22,29 +22,13 @@ pub(crate) fn blocks(heading: &str) -> Vec<Vec<String>> {
     let text = text.split("\n#").next().unwrap();
     let typed = |line: &str| line.strip_prefix("$ ").map(str::to_owned);
     let lines = |block: &str| {
-        let whole = block.replace(
-            "\
-", "",
-        );
+        let whole = block.replace("\\\n", "");
         whole.lines().map(|line| typed(line).unwrap()).collect()
     };
-    text.split(
-        "```console
-",
-    )
-    .skip(1)
-    .map(|rest| {
-        lines(
-            rest.split_once(
-                "
-```
-",
-            )
-            .unwrap()
-            .0,
-        )
-    })
-    .collect()
+    text.split("```console\n")
+        .skip(1)
+        .map(|rest| lines(rest.split_once("\n```\n").unwrap().0))
+        .collect()
 }
 
 fn read(name: &str) -> String {
