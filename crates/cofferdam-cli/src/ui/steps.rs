@@ -60,14 +60,13 @@ struct AtWork {
 impl AtWork {
     /// Best known first: what does not fit is cut off.
     fn status(&self) -> String {
-        let tokens = (self.tokens > 0).then(|| format!("{} tokens", human::count(self.tokens)));
-        let parts = [
-            Some(self.iteration.clone()),
-            tokens,
-            Some(self.call.clone()),
-        ];
-        let parts = parts.into_iter().flatten().filter(|part| !part.is_empty());
-        parts.collect::<Vec<_>>().join(" · ")
+        let tokens = match self.tokens {
+            0 => String::new(),
+            tokens => format!("{} tokens", human::count(tokens)),
+        };
+        let parts = [self.iteration.as_str(), &tokens, &self.call];
+        let told = parts.into_iter().filter(|part| !part.is_empty());
+        told.collect::<Vec<_>>().join(" · ")
     }
 }
 
