@@ -142,7 +142,13 @@ fn they_lead_in_for_as_long_as_it_runs() {
     assert!(status["ports"][0]["problem"].is_string(), "{status}");
     assert!(status["ports"][1]["problem"].is_null(), "{status}");
     serve(&lives);
-    let shown = lives.cofferdam(&["ports", "dev"]).expect_code(0).stdout;
+    let until = Instant::now() + Duration::from_secs(20);
+    let shown = loop {
+        let shown = lives.cofferdam(&["ports", "dev"]).expect_code(0).stdout;
+        if shown.contains("8000") || Instant::now() > until {
+            break shown;
+        }
+    };
     assert!(shown.contains("cofferdam forward dev 8000"), "{shown}");
     drop(taken);
     lives.cofferdam(&["restart"]).expect_code(0);
