@@ -377,11 +377,49 @@ run_pool() {
     done
     export -f run_job say_session as_id as_id_in_closed
     # Whoever names tests, or only the ordinary user, has all of them.
-    local shares=yes
+    shares=yes
     if [[ -n $repeat${COFFERDAM_TEST_ALL-} || ${identities[*]} == user ]]; then shares=; fi
     if [[ -n $repeat ]]; then export COFFERDAM_TEST_NAMED=1; fi
     export own_podman top work memory on_disk of_disks user other_git seed limit closed shown as_user shares wall_docker wall_podman wall_user
     xargs -d '\n' -n 1 -P "$jobs" -a "$work/jobs" bash -c 'run_job "$1"' _
+}
+
+# A test that fails beside the others is tried again when nothing else runs, three times: where all pass, it is said to be unsteady
+# (`say_unsteady`), and fails nobody's work. Where many fail, something is broken: then none is tried again.
+most_again=6 times_again=3
+again_alone() {
+    local line number
+    : >"$work/unsteady"
+    awk -F'\t' '$5 != "0" { print $6 }' "$work/results" >"$work/failed"
+    if [[ ! -s $work/failed || -n $repeat || -n $once ]] || (($(wc -l <"$work/failed") > most_again)); then return 0; fi
+    say "$(wc -l <"$work/failed") failed beside the others: each once more, alone"
+    mv "$work/results" "$work/first"
+    : >"$work/results"
+    while read -r number; do
+        line=$(awk -F'\t' -v n="$number" '$1 == n' "$work/jobs")
+        passes_alone "$number" "$line" || true
+    done <"$work/failed"
+    # The time and the verdict of the last try.
+    awk -F'\t' -v OFS='\t' '
+        NR == FNR { last[$6] = $0; next }
+        $6 in last { print last[$6]; next }
+        { print }' "$work/results" "$work/first" >"$work/both"
+    mv "$work/both" "$work/results"
+    awk -F'\t' -v OFS='\t' 'NR == FNR { failed[$1]; next } $6 in failed && $5 == "0" { print $1, $2, $3 }' \
+        "$work/failed" "$work/results" >"$work/unsteady"
+}
+
+# Whether the job $2, of the number $1, passes each time. What it left when it failed is taken away first.
+passes_alone() {
+    local n process
+    for ((n = 0; n < times_again; n++)); do
+        while read -r process _; do
+            kill -9 "$process" 2>/dev/null || true
+        done < <(work=$work/$1 ours_alive; if [[ -n $memory ]]; then work=$memory/$1 ours_alive; fi)
+        rm -rf -- "${work:?}/$1" ${memory:+"$memory/$1"}
+        run_job "$2"
+        [[ $(tail -n 1 "$work/results" | cut -f5) == 0 ]] || return 1
+    done
 }
 
 # Both processors are busy until `end_load`.
@@ -435,6 +473,15 @@ say_skipped() {
     } | sort -u)
     say "skipped: $(grep -c . <<<"$lines" || true)"
     [[ -z $lines ]] || echo "$lines"
+}
+
+# What passed only when it was alone.
+say_unsteady() {
+    [[ -s $work/unsteady ]] || return 0
+    say "unsteady: $(wc -l <"$work/unsteady")"
+    while IFS=$'\t' read -r identity label test; do
+        echo "$(named "$identity" "$label" "$test"): failed beside the others, and passed $times_again times of $times_again alone"
+    done <"$work/unsteady"
 }
 
 # For each provider how many attacks and checks held, and a line for each that ran in part or not at all. What failed is said apart.
@@ -514,11 +561,13 @@ run_and_report() {
     local bad=0 failed
     run_pool || bad=1
     end_load
+    again_alone
     if [[ -n $times ]]; then cut -f1-4 "$work/results" >"$times"; fi
     failed=$(awk -F'\t' '$5 != "0"' "$work/results" | sort)
     say_times
     say_skipped
     say_verdicts
+    say_unsteady
     check_leftovers || bad=1
     if [[ $(wc -l <"$work/results") != $(wc -l <"$work/jobs") ]]; then
         echo 'not every job has ended'
