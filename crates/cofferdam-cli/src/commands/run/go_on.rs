@@ -120,7 +120,8 @@ fn as_before(run: &mut Run, record: &RunRecord) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The branch that the run worked on, where it is one of the repository's and not the one that is checked out.
+/// The branch that the run worked on, where it is one of the repository's and not the one that is checked out. One that it was told to
+/// make and never had anything to put on is made now.
 async fn branch(
     record: &RunRecord,
     environment: &Environment,
@@ -139,6 +140,8 @@ async fn branch(
     }
     let reference = format!("refs/heads/{branch}");
     let there = repository.resolve(&reference, &interrupt.cancel).await;
-    let there = there.map_err(ManageError::from)?;
-    Ok(there.map(|_| branch))
+    let there = there.map_err(ManageError::from)?.is_some();
+    let commits = record.ended.as_ref().map_or(0, |ended| ended.commits);
+    let is_to_be_made = record.strategy == Strategy::Branch && commits == 0;
+    Ok((there || is_to_be_made).then_some(branch))
 }
