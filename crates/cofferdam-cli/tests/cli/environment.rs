@@ -1,5 +1,6 @@
 //! A sealed environment: its own home, nothing inherited but `PATH`, no configuration but what a test puts into that home.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,8 @@ use std::time::{Duration, Instant};
 use cofferdam_lab::way::Mode;
 use tempfile::TempDir;
 
+use crate::containers::SURROUNDINGS;
+
 /// A command that has not ended by then is taken for hung.
 const LIMIT: Duration = Duration::from_mins(1);
 
@@ -16,6 +19,8 @@ const LIMIT: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub(crate) struct TestEnvironment {
     place: TempDir,
+    /// What else their programs inherit.
+    inherited: Vec<(&'static str, OsString)>,
 }
 
 /// What a command did.
@@ -56,7 +61,10 @@ impl TestEnvironment {
         for name in ["home", "repository", "tmp"] {
             std::fs::create_dir(place.path().join(name)).unwrap();
         }
-        Self { place }
+        Self {
+            place,
+            inherited: Vec::new(),
+        }
     }
 
     /// With a repository: two files in one commit on `main`.
@@ -70,6 +78,16 @@ impl TestEnvironment {
         this.git(&["add", "--all"]);
         this.git(&["commit", "--quiet", "--message=start"]);
         this
+    }
+
+    /// Their commands find the engines where this machine's user has them.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the engines are where this machine's user has them"
+    )]
+    pub(crate) fn knows_engines(&mut self) {
+        let known = SURROUNDINGS.map(|name| Some((name, std::env::var_os(name)?)));
+        self.inherited = known.into_iter().flatten().collect();
     }
 
     pub(crate) fn home(&self) -> PathBuf {
@@ -127,6 +145,7 @@ impl TestEnvironment {
             .env("TMPDIR", self.temporary())
             .env("TERM", "xterm")
             .env("GIT_CONFIG_NOSYSTEM", "1")
+            .envs(self.inherited.iter().map(|(name, value)| (name, value)))
             .current_dir(self.repository())
             .stdin(Stdio::null());
         command

@@ -1,6 +1,7 @@
 //! What an agent may do wrong, in every way in which a command lets one work: a run of its own, one whose sandbox stays, one in a
-//! sandbox that was there, a task of a plan, and one at which its user sits. Each is something that went wrong in one way of the
-//! closest peer and not in another.
+//! sandbox that was there, one that goes on with an earlier conversation, a task of a plan, and one at which its user sits; natively,
+//! and in a container of each engine. Each is something that went wrong in one way of the closest peer and not in another. In
+//! containers a run of the whole suite tries the share of ways that its seed chooses.
 //!
 //! What went wrong there in one way alone, or below all of them, has its tests elsewhere:
 //!
@@ -16,9 +17,13 @@
 //! | nothing is locked | `mistakes::a_busy_branch_names_its_sandbox_and_what_to_do`, `living_runs::one_agent_at_a_time_works_in_it` |
 //! | Ctrl-C leaves agents behind | `interrupt`, `living_runs::what_a_stopped_agent_committed_comes_home`, `plan::a_signal_ends_all_and_says_how_to_go_on` |
 
+use std::process::Stdio;
+
+use cofferdam_lab::{sample, skip};
 use serde_json::{Value, json};
 
-use crate::environment::Done;
+use crate::containers::{IMAGE, own};
+use crate::environment::{Done, finish};
 use crate::interactive;
 use crate::lives::Lives;
 
@@ -27,18 +32,54 @@ enum Way {
     Run,
     Kept,
     In,
+    Continue,
     Plan,
     Interactive,
 }
 
-const ALL: [Way; 5] = [Way::Run, Way::Kept, Way::In, Way::Plan, Way::Interactive];
-/// In which nobody sits there: an agent is started again and again, and what it prints is read.
-const UNATTENDED: [Way; 4] = [Way::Run, Way::Kept, Way::In, Way::Plan];
+const ALL: [Way; 6] = [
+    Way::Run,
+    Way::Kept,
+    Way::In,
+    Way::Continue,
+    Way::Plan,
+    Way::Interactive,
+];
+/// In which the sandbox is made for this one start.
+const AT_ONCE: [Way; 5] = [Way::Run, Way::Kept, Way::In, Way::Plan, Way::Interactive];
+/// In which nobody sits there.
+const UNATTENDED: [Way; 5] = [Way::Run, Way::Kept, Way::In, Way::Continue, Way::Plan];
+/// In which any program is an agent: it is started again and again, and what it prints is read.
+const PRINTING: [Way; 4] = [Way::Run, Way::Kept, Way::In, Way::Plan];
+
+/// In containers a whole run tries one way of so many.
+const CONTAINED: u64 = 8;
 
 struct Entry {
     way: Way,
+    /// Whose container it is in.
+    engine: Option<&'static str>,
     lives: Lives,
 }
+
+/// Where an agent that a command knows by its name is in a container.
+const INSIDE: &str = "/mnt/bin";
+const SEARCH: &str = "PATH=/mnt/bin:/usr/local/bin:/usr/bin:/bin";
+
+/// One that has a conversation: at its first start that is all, and at the next the rest of it goes on.
+const CONVERSING: &str = r#"#!/bin/sh
+cat > /tmp/asked
+exec < /tmp/asked
+projects=~/.claude/projects/$(pwd | tr -c 'a-zA-Z0-9\n' -)
+mkdir -p "$projects"
+file=$projects/01234567-89ab-cdef-0123-456789abcdef.jsonl
+ends() {
+    echo; echo '{"type":"result","subtype":"success","is_error":false,"result":"done","session_id":"01234567-89ab-cdef-0123-456789abcdef"}'
+    exit 0
+}
+echo line >> "$file"
+test "$(wc -l < "$file")" -gt 1 || ends
+"#;
 
 impl Entry {
     /// `cofferdam run` on the branch `work`, in a sandbox that is called `box`. `made`: options of its sandbox, `task`: of the run.
@@ -58,7 +99,20 @@ impl Entry {
             Some(branch) => &["--branch", branch][..],
             None => &["--merge-to-head"],
         };
-        let made = [&["--network", "none"], made].concat();
+        let programs = self.lives.home().join("tools/bin");
+        let programs = format!("{}:{INSIDE}", programs.display());
+        let contained = match &self.engine {
+            None => Vec::new(),
+            Some(engine) => vec!["--sandbox", engine, "--image", IMAGE],
+        };
+        let known = match (self.way, self.engine) {
+            (Way::Continue | Way::Interactive, Some(_)) => {
+                vec!["--mount", &programs, "--env", SEARCH]
+            }
+            _ => Vec::new(),
+        };
+        let contained = [&["--network", "none"], &contained[..], &known].concat();
+        let made = [&contained, made].concat();
         let named = [&["--name", name], strategy, &made[..], task].concat();
         let options = match self.way {
             Way::Run => named,
@@ -70,6 +124,17 @@ impl Entry {
                     return created;
                 }
                 [&["--in", name], task].concat()
+            }
+            Way::Continue => {
+                let rest = format!("{CONVERSING}{script}\nends\n");
+                self.lives.has_program("claude", &rest);
+                let begin = ["--agent", "claude-code", "--prompt", "begin"];
+                let first = [&["run", "--name", name], strategy, &contained, &begin].concat();
+                self.with_programs(&first).expect_code(0);
+                let asked = task.iter().any(|word| word.starts_with("--prompt"));
+                let more: &[&str] = if asked { &[] } else { &["--prompt", "more"] };
+                let words = [&["continue", name, "--name", name], &made[..], task, more].concat();
+                return self.with_programs(&words);
             }
             Way::Plan => {
                 let words = [&made[..], task].concat();
@@ -91,6 +156,17 @@ impl Entry {
         self.lives.has_program("claude", &program);
         let words = [&["--agent", "claude-code"], options].concat();
         interactive::at(&self.lives, &words).done()
+    }
+
+    /// The command, where programs of the user's own are found.
+    fn with_programs(&self, words: &[&str]) -> Done {
+        let mut command = self.lives.command(words);
+        let search = format!("{}/tools/bin:/usr/bin:/bin", self.lives.home().display());
+        command
+            .env("PATH", search)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        finish(command.spawn().unwrap())
     }
 
     fn subjects_on(&self, branch: &str) -> Vec<String> {
@@ -126,22 +202,46 @@ fn task_of<'a>((name, branch): (&str, Option<&str>), words: &[&'a str]) -> (Valu
     (task, others)
 }
 
-/// The same in each of these ways, each in a repository of its own. What git knows of its user stays as it is.
+/// The same in each of these ways and on each engine, each in a repository of its own. What git knows of its user stays as it is.
 fn in_ways(ways: &[Way], check: impl Fn(&Entry)) {
     for &way in ways {
-        let entry = Entry {
-            way,
-            lives: Lives::new(),
-        };
-        entry
-            .lives
-            .write(".cofferdam/.env", "ANTHROPIC_API_KEY=none\n");
-        let text = "[user]\n\temail = own@example.com\n[mark]\n\tof = the-user\n";
-        let global = entry.lives.puts(".gitconfig", text);
-        assert_eq!(entry.lives.git(&["config", "mark.of"]), "the-user");
-        check(&entry);
-        assert_eq!(std::fs::read_to_string(global).unwrap(), text, "{way:?}");
+        tried(way, None, &check);
     }
+    let test = std::thread::current();
+    let test = test.name().unwrap_or_default();
+    for engine in ["docker", "podman"] {
+        let left_out =
+            |way: &Way| sample::leaves_out(&format!("{test} {way:?} {engine}"), CONTAINED);
+        let ways: Vec<Way> = ways.iter().copied().filter(|way| !left_out(way)).collect();
+        if ways.is_empty() {
+            continue;
+        }
+        if let Err(why) = own(engine, &["image", "inspect", IMAGE]) {
+            skip!("{engine}: {why}");
+            continue;
+        }
+        for way in ways {
+            tried(way, Some(engine), &check);
+        }
+    }
+}
+
+fn tried(way: Way, engine: Option<&'static str>, check: impl Fn(&Entry)) {
+    // Shown where it fails.
+    eprintln!("{way:?} in {}", engine.unwrap_or("the native sandbox"));
+    let entry = Entry {
+        way,
+        engine,
+        lives: Lives::with_engines(),
+    };
+    entry
+        .lives
+        .write(".cofferdam/.env", "ANTHROPIC_API_KEY=none\n");
+    let text = "[user]\n\temail = own@example.com\n[mark]\n\tof = the-user\n";
+    let global = entry.lives.puts(".gitconfig", text);
+    assert_eq!(entry.lives.git(&["config", "mark.of"]), "the-user");
+    check(&entry);
+    assert_eq!(std::fs::read_to_string(global).unwrap(), text, "{way:?}");
 }
 
 fn in_every_way(check: impl Fn(&Entry)) {
@@ -243,7 +343,7 @@ fn commits_of_another_history_are_told() {
 
 #[test]
 fn a_prompt_that_is_echoed_completes_nothing() {
-    in_ways(&UNATTENDED, |entry| {
+    in_ways(&PRINTING, |entry| {
         let prompt = "Say on a line of its own:\n<promise>COMPLETE</promise>\n";
         let task = ["--prompt", prompt, "--max-iterations", "2"];
         let script = "cat; git commit -q --allow-empty -m again";
@@ -309,7 +409,7 @@ fn branches_with_names_that_are_nearly_the_same_are_two() {
 /// The user and the agent change the same line: nothing of a merge is left in the checkout, and what is said next is the user's own.
 #[test]
 fn a_conflict_leaves_no_half_merge() {
-    in_every_way(|entry| {
+    in_ways(&AT_ONCE, |entry| {
         let (way, lives) = (entry.way, &entry.lives);
         let top = lives.repository();
         let mine = format!(
@@ -365,7 +465,7 @@ fn branches_that_differ_in_a_separator_are_two() {
 
 #[test]
 fn its_branch_begins_where_it_was_told() {
-    in_every_way(|entry| {
+    in_ways(&AT_ONCE, |entry| {
         entry
             .lives
             .git(&["commit", "-q", "--allow-empty", "-m", "later"]);
@@ -445,7 +545,7 @@ fn one_that_hangs_ends_with_all_that_it_started() {
         (format!("echo '{signal}'; sleep {child}"), 0),
         (format!("echo '{signal}'; exit 0"), 0),
     ] {
-        in_ways(&UNATTENDED, |entry| {
+        in_ways(&PRINTING, |entry| {
             let script = format!(
                 "git commit -q --allow-empty -m kept; (setsid sh -c 'touch /tmp/on; exec sleep {apart}' &)
                 sleep {child} & until [ -e /tmp/on ]; do sleep 0.01; done; {then}"

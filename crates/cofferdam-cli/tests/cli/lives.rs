@@ -30,6 +30,13 @@ impl Lives {
         Self(TestEnvironment::with_repository())
     }
 
+    /// In containers too.
+    pub(crate) fn with_engines() -> Self {
+        let mut environment = TestEnvironment::with_repository();
+        environment.knows_engines();
+        Self(environment)
+    }
+
     /// With one sandbox, made with these options.
     #[track_caller]
     pub(crate) fn with(name: &str, options: &[&str]) -> Self {
