@@ -217,9 +217,14 @@ fn export(name: &str, file: Option<&Path>, environment: &Environment) -> Result<
         return Ok(());
     };
     let path = environment.directory.join(file);
-    let failed = |error: FileError| CliError::Failed {
-        message: error.to_string(),
-        hint: "name a file that is not there yet, in a directory that you may write".to_owned(),
+    let failed = |error: FileError| {
+        if error.link().is_some() {
+            return CliError::File(error);
+        }
+        CliError::Failed {
+            message: error.to_string(),
+            hint: "name a file that is not there yet, in a directory that you may write".to_owned(),
+        }
     };
     let place = Destination::find(&path).map_err(failed)?;
     // There may be logins in it.
