@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use super::error::RunsError;
 use super::record::RunRecord;
-use super::store::conversations;
 use crate::fsx::{self, Context, Destination, FileError};
 use crate::home::Home;
 
+/// The files of a run's conversations, a directory for each iteration.
+const CONVERSATIONS: &str = "conversations";
 /// Bytes of all files of one run: of its earlier iterations those go that have no room.
 pub(crate) const OF_A_RUN: u64 = 256 << 20;
 /// Bytes of one file, and files of one conversation.
@@ -20,6 +21,11 @@ const DEEPEST: usize = 16;
 
 /// One file: its path, whose parts are names, and its content.
 pub(crate) type File = (String, Vec<u8>);
+
+/// Of the run in this directory, a directory for each start of the agent.
+pub(super) fn conversations(run: &Path) -> PathBuf {
+    run.join(CONVERSATIONS)
+}
 
 /// Writes the files into a directory, which is made. Returns how many bytes they have.
 pub(crate) fn keep(directory: &Path, files: &[File]) -> Result<u64, FileError> {

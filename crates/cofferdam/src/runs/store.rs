@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::conversation;
+use super::conversation::{self, conversations};
 use super::error::RunsError;
 use super::record::{Ended, RunIteration, RunRecord};
 use crate::fsx::lock::{self, Held, Lock};
@@ -16,8 +16,6 @@ use crate::text::printable_line;
 
 const RECORD: &str = "run.json";
 const LOCK: &str = "lock";
-/// The files of its agent's conversations, a directory for each iteration.
-const CONVERSATIONS: &str = "conversations";
 /// Bytes of a record.
 const LIMIT: u64 = 4 << 20;
 /// So many runs are known; of those that ended the oldest are forgotten.
@@ -188,11 +186,6 @@ impl RunRecord {
             one.kept > 0 && self.conversation_at(home, one.number).is_none()
         })
     }
-}
-
-/// Of the run in this directory, a directory for each start of the agent.
-pub(super) fn conversations(run: &Path) -> PathBuf {
-    run.join(CONVERSATIONS)
 }
 
 /// Forgets one that has ended, with its conversations.
