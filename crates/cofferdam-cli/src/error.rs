@@ -251,6 +251,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         .or_else(|| of(error, told::agent_hint))
         .or_else(|| of(error, told::request_hint))
         .or_else(|| of(error, told::prompt_hint))
+        .or_else(|| of(error, told::link_hint))
         .or_else(|| of(error, told::copy_hint))
         .or_else(|| of(error, names::worktree_hint))
         .or_else(|| of(error, names::ref_hint))
@@ -337,9 +338,10 @@ fn plan_run_hint(error: &PlanRunError) -> Option<String> {
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as the others are")]
 fn plan_file_hint(error: &PlanFileError) -> Option<String> {
     let hint = match error {
+        // Where it is a link there is more to say.
+        PlanFileError::File(error) if error.link().is_some() => return told::link_hint(error),
         PlanFileError::File(_) => "a plan is a file: docs/orchestration.md shows one",
         PlanFileError::Content { .. } => {
             "mend it at that place: docs/orchestration.md has all keys"
@@ -437,6 +439,9 @@ pub(crate) fn registry_hint(error: &RegistryError) -> Option<String> {
             shell_word(path)
         ),
         RegistryError::NameTaken(name) => names::taken_hint(name),
+        RegistryError::BranchTaken { by, .. } => {
+            format!("give `--branch` another name, or wait for it: `cofferdam status {by}`")
+        }
         // Of what a disk lacks its own error tells.
         RegistryError::File(error) if disk_hint(&error.source).is_some() => return None,
         RegistryError::File(_) => {

@@ -3,11 +3,17 @@
 pub(crate) mod beneath;
 pub(crate) mod listener;
 pub(crate) mod lock;
+mod named;
+mod way;
 
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+pub(crate) use named::path_of;
+pub use named::{Destination, Named};
+pub use way::LinkInCheckout;
 
 use crate::text::printable_path;
 
@@ -32,6 +38,11 @@ impl FileError {
 
     pub fn is_not_found(&self) -> bool {
         self.source.kind() == io::ErrorKind::NotFound
+    }
+
+    /// The link that was not followed, if that is what failed.
+    pub fn link(&self) -> Option<&LinkInCheckout> {
+        self.source.get_ref()?.downcast_ref()
     }
 }
 
@@ -138,7 +149,21 @@ pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileE
     replace(path, mode, |file| file.write_all(bytes))
 }
 
-/// The same with what is in the file `from`, which must not change meanwhile. The kernel copies it.
+/// As [`write_private`], where long runs of zeros take no room on the disk.
+pub fn write_sparse(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    use std::os::unix::fs::FileExt;
+    /// No file system has smaller holes worth having.
+    const BLOCK: usize = 4096;
+    replace(path, 0o600, |file| {
+        let blocks = bytes.chunks(BLOCK).zip((0u64..).step_by(BLOCK));
+        for (block, at) in blocks.filter(|(block, _)| block.iter().any(|&byte| byte != 0)) {
+            file.write_all_at(block, at)?;
+        }
+        file.set_len(bytes.len() as u64)
+    })
+}
+
+/// As [`write_with_mode`], with what is in the file `from`, which must not change meanwhile. The kernel copies it.
 pub fn copy_with_mode(from: &Path, to: &Path, mode: u32) -> Result<(), FileError> {
     let mut from = fs::File::open(from).context("open", from)?;
     replace(to, mode, |file| io::copy(&mut from, file).map(drop))
@@ -346,6 +371,19 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert!(read_bounded(&path, 2).is_err());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn holes_stay_holes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let mut bytes = vec![0; 8 << 20];
+        bytes[5 << 20] = 1;
+        bytes.extend(b"end");
+        write_sparse(&path, &bytes).unwrap();
+        assert!(read_bounded(&path, 9 << 20).unwrap() == bytes);
+        let blocks = fs::metadata(&path).unwrap().blocks();
+        assert!(blocks * 512 < 1 << 20, "{blocks} blocks");
     }
 
     #[test]

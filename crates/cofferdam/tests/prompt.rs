@@ -1,11 +1,18 @@
 //! Prompt templates through their public interface; expressions run in the real `sh`.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
 
 use std::collections::BTreeMap;
 
 use cofferdam::process::Invocation;
-use cofferdam::prompt::{Builtins, EXPRESSION_LIMIT, Template, read_template};
+use cofferdam::prompt::{
+    Builtins, EXPRESSION_LIMIT, MOST_EXPRESSIONS, PROMPT_LIMIT, PromptError, Template,
+    read_template,
+};
 use proptest::prelude::*;
 use tokio_util::sync::CancellationToken;
 
@@ -330,4 +337,34 @@ proptest! {
         let template = "!`printf '[%s][%s][%s].' {{A}} \"{{A}}\" '{{A}}'`";
         prop_assert_eq!(prompt(template, &[("A", &value)]), Ok(want));
     }
+}
+
+/// 4 GB, if they were made: they are summed first.
+#[test]
+fn what_becomes_enormous_is_refused_before_it_is_made() {
+    let value = "x".repeat(128 << 10);
+    let many = Template::parse(&"{{A}}".repeat(32_000)).unwrap();
+    let refused = many.substitute(&arguments(&[("A", &value)]), BUILTINS);
+    let Err(PromptError::TooLong { bytes }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(bytes, 32_000 * value.len());
+    // So many fit, and nothing more below them.
+    let fits = Template::parse(&"{{A}}".repeat(PROMPT_LIMIT / value.len())).unwrap();
+    let (mut filled, _) = fits
+        .substitute(&arguments(&[("A", &value)]), BUILTINS)
+        .unwrap();
+    assert_eq!(filled.bytes(), PROMPT_LIMIT);
+    assert!(filled.attach("x").is_err());
+}
+
+#[test]
+fn expressions_are_counted() {
+    let most = "!`x`".repeat(MOST_EXPRESSIONS);
+    assert!(Template::parse(&most).is_ok());
+    let more = Template::parse(&format!("{most}\n!`x`")).unwrap_err();
+    assert_eq!(
+        more.to_string(),
+        "line 2, column 1: more than 1000 shell expressions"
+    );
 }

@@ -525,9 +525,8 @@ async fn on_a_terminal(
         }
     };
     let drained = drained(end, pumps, &mut signals).await;
-    if exit.is_err() {
-        tty::calm();
-    }
+    // However it ended: a program that was killed has put nothing back.
+    tty::calm();
     drop(raw);
     drained?;
     exit

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap_mangen::Man;
-use cofferdam::fsx;
+use cofferdam::fsx::Destination;
 
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -35,15 +35,13 @@ pub(crate) fn run(
         return Ok(ExitCode::SUCCESS);
     };
     let directory = environment.directory.join(directory);
-    std::fs::create_dir_all(&directory)
-        .map_err(|source| fsx::FileError::new("create", &directory, source))?;
     let mut waiting = vec![root];
     while let Some(command) = waiting.pop() {
         let named = command.get_display_name().unwrap_or(command.get_name());
         let path = directory.join(format!("{named}.1"));
         let below = command.get_subcommands();
         waiting.extend(below.filter(|one| one.get_name() != "help").cloned());
-        fsx::write_with_mode(&path, &page(command)?, 0o644)?;
+        Destination::with_directories(&path)?.write(&page(command)?, 0o644)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -126,8 +126,7 @@ fn source(
 ) -> Result<PromptSource, CliError> {
     let arguments: BTreeMap<_, _> = run::prompt_arguments(values)?;
     if file != Path::new("-") {
-        let path = environment.directory.join(file);
-        return Ok(PromptSource::Template { path, arguments });
+        return run::file(environment.directory.join(file), arguments);
     }
     Ok(PromptSource::TemplateText {
         name: PathBuf::from("standard input"),

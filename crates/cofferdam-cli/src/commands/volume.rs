@@ -1,11 +1,11 @@
 //! `cofferdam volume`: what outlives sandboxes.
 
-use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use cofferdam::fsx::{Destination, FileError};
 use cofferdam::git::RepositoryError;
 use cofferdam::names::{Slug, VolumeName};
 use cofferdam::session::manage::ManageError;
@@ -217,11 +217,18 @@ fn export(name: &str, file: Option<&Path>, environment: &Environment) -> Result<
         return Ok(());
     };
     let path = environment.directory.join(file);
-    let failed = |what: &str, error: &std::io::Error| CliError::Failed {
-        message: format!("cannot {what} {}: {error}", shell_word(&path)),
-        hint: "name a file that is not there yet, in a directory that you may write".to_owned(),
+    let failed = |error: FileError| {
+        if error.link().is_some() {
+            return CliError::File(error);
+        }
+        CliError::Failed {
+            message: error.to_string(),
+            hint: "name a file that is not there yet, in a directory that you may write".to_owned(),
+        }
     };
-    let mut to = private(&path).map_err(|error| failed("create", &error))?;
+    let place = Destination::find(&path).map_err(failed)?;
+    // There may be logins in it.
+    let mut to = place.create_new(0o600).map_err(failed)?;
     let written = volume.export(&to).and_then(|held| {
         let synced = to.flush().and_then(|()| to.sync_all());
         synced.map(|()| held).map_err(|source| VolumeError::Export {
@@ -233,7 +240,7 @@ fn export(name: &str, file: Option<&Path>, environment: &Environment) -> Result<
         Ok(held) => held,
         Err(error) => {
             // Half an archive is none.
-            let _ = std::fs::remove_file(&path);
+            let _ = place.remove();
             return Err(error.into());
         }
     };
@@ -248,13 +255,6 @@ fn export(name: &str, file: Option<&Path>, environment: &Environment) -> Result<
         human::plural(files, "file")
     ));
     Ok(())
-}
-
-/// There may be logins in it.
-fn private(path: &Path) -> std::io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600).open(path)
 }
 
 fn left_out(count: u64) {

@@ -128,6 +128,7 @@ fn in_conversation(error: &ConversationError) -> Cause<'_> {
         ConversationError::Agent(error) => Some(error),
         ConversationError::File(error) => Some(error),
         ConversationError::NotKept { .. }
+        | ConversationError::MadeRoom
         | ConversationError::NoFiles { .. }
         | ConversationError::Foreign { .. }
         | ConversationError::NotGiven(_)
@@ -177,8 +178,8 @@ fn in_run(error: &RunErrorKind) -> Cause<'_> {
         RunErrorKind::Collect(error) => Some(error),
         RunErrorKind::Left(error) => Some(error.as_ref()),
         RunErrorKind::Session(error) => Some(error.as_ref()),
+        RunErrorKind::File(error) => Some(error),
         RunErrorKind::Unwatched(_)
-        | RunErrorKind::File(_)
         | RunErrorKind::Prepare { .. }
         | RunErrorKind::StepTimedOut { .. }
         | RunErrorKind::Hook(_)

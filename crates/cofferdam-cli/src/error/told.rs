@@ -120,6 +120,12 @@ pub(super) fn prompt_hint(error: &PromptError) -> Option<String> {
         | PromptError::Evaluated { .. }
         | PromptError::NulInExpression { .. }
         | PromptError::LongExpression { .. } => None,
+        PromptError::TooManyExpressions { .. } => {
+            Some("let one command print what several do".to_owned())
+        }
+        PromptError::TooLong { .. } => {
+            Some("put the material into the repository, and its place into the prompt".to_owned())
+        }
     }
 }
 
@@ -198,10 +204,21 @@ fn login_hint(error: &LoginError) -> Option<String> {
     }
 }
 
+/// A link of a checkout that was not followed.
+pub(super) fn link_hint(error: &FileError) -> Option<String> {
+    let link = error.link()?;
+    Some(format!(
+        "see who made it with `ls -l {}`; where it leads is yours to name, or leave the file out",
+        shell_word(&link.link)
+    ))
+}
+
 /// A template that cannot be read.
 fn template_hint(error: &FileError) -> String {
     let path = &error.path;
-    if error.is_not_found() {
+    if let Some(hint) = link_hint(error) {
+        hint
+    } else if error.is_not_found() {
         "`--prompt-file` takes the path of a template, from the directory that you are in; what the agent is to do \
          can also be said with `--prompt TEXT`"
             .to_owned()

@@ -1,16 +1,18 @@
 //! The view of a plan that is run: one line for each task, and what each says, from a thread of its own as the view of a run is.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, stderr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cofferdam::plan::{PlanEvent, PlanSink, Stage, What};
 use cofferdam::session::{Event, Kept, RunReport};
+use cofferdam::text::printable_line;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::termios::{Winsize, tcgetwinsize};
 use serde::Serialize;
 
 use super::live::{Mode, mark};
@@ -23,6 +25,8 @@ use super::{human, json, output};
 const LINES: usize = 20;
 /// So many events of agents may wait to be shown; further ones are left out, and are in the run logs.
 const WAITING: usize = 20_000;
+/// How often one looks whether the terminal has another size, while nothing happens.
+const LOOKS: Duration = Duration::from_millis(200);
 /// Columns of a task's name in the table.
 const NAME: usize = 24;
 
@@ -114,7 +118,7 @@ impl Feed {
                 return;
             }
             What::Started { branch } => State::AtWork {
-                branch: branch.to_string(),
+                branch: printable_line(branch.as_str()),
                 stage,
             },
             What::Finished(report) => {
@@ -231,7 +235,15 @@ struct View {
 
 impl View {
     fn show(mut self, receiver: &Receiver<Message>) {
-        while let Ok(message) = receiver.recv() {
+        let mut size = tcgetwinsize(stderr()).ok();
+        loop {
+            let message = receiver.recv_timeout(LOOKS);
+            self.fit_again(&mut size);
+            let message = match message {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             match message {
                 Message::Finish => break,
@@ -244,6 +256,18 @@ impl View {
         }
         if let Some(table) = &self.table {
             table.clear();
+        }
+    }
+
+    /// A line that nothing happens on is drawn anew where the terminal has another size.
+    fn fit_again(&self, size: &mut Option<Winsize>) {
+        let now = tcgetwinsize(stderr()).ok();
+        let Some(table) = self.table.as_ref().filter(|_| now != *size) else {
+            return;
+        };
+        *size = now;
+        for bar in table.bars.values().chain(&table.rest) {
+            bar.tick();
         }
     }
 

@@ -1,14 +1,19 @@
 //! The user's own terminal while a program in a sandbox has it.
 
-use std::io::{self, stderr};
+use std::io::{self, stderr, stdout};
 
 use cofferdam::sandbox::TerminalSize;
 use rustix::stdio::stdin;
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 
 /// What a program may have left on a terminal that it could not clear up: the second screen, an application's keys, a
-/// hidden cursor, marked pastes, the mouse, a colour.
-const CALM: &str = "\x1b[?1047l\x1b[?1l\x1b>\x1b[?25h\x1b[?2004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[0m";
+/// hidden cursor, marked pastes, the mouse, news of the focus, lines that do not wrap, other keys' codes, other letters, a colour. It
+/// moves no cursor, so it is nothing where nothing was left.
+const CALM: &str = concat!(
+    "\x1b[?1047l\x1b[?1l\x1b>\x1b[?25h\x1b[?2004l",
+    "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\x1b[?1015l",
+    "\x1b[?1004l\x1b[?2026l\x1b[?7h\x1b[4l\x1b[>4m\x1b[<u\x0f\x1b(B\x1b[0m"
+);
 
 /// Where a terminal does not say how large it is.
 const USUAL: TerminalSize = TerminalSize {
@@ -54,10 +59,13 @@ impl Raw {
     }
 }
 
-/// Clears up after a program that did not end by itself.
+/// Clears up after a program that had the terminal.
 pub(crate) fn calm() {
     if isatty(stderr()) {
         super::output::note(CALM);
+    } else if isatty(stdout()) {
+        // It may be gone.
+        let _ = super::output::data(CALM);
     }
 }
 

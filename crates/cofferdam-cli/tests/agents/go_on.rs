@@ -52,6 +52,17 @@ fn goes_on(program: Program, options: &[&str]) {
     world
         .cofferdam(&["runs", "export", second, place.to_str().unwrap()])
         .expect_code(0);
+    // Not through a link of the checkout, wherever it leads.
+    std::os::unix::fs::symlink("..", world.repository().join("away")).unwrap();
+    let refused = world.cofferdam(&["runs", "export", second, "away/exported-too"]);
+    let refused = refused.expect_code(1);
+    assert!(
+        refused.stderr.contains("away is a symlink to"),
+        "{}",
+        refused.stderr
+    );
+    assert!(!world.repository().join("../exported-too").exists());
+    std::fs::remove_file(world.repository().join("away")).unwrap();
     let kept = std::process::Command::new("grep")
         .args(["-rl", "walnut"])
         .arg(&place)

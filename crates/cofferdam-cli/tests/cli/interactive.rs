@@ -176,3 +176,43 @@ fn without_a_terminal_or_with_what_is_about_no_person() {
     terminal.ends_with(2);
     assert!(lives.all().is_empty());
 }
+
+/// The second screen, no cursor, marked pastes, the mouse.
+const LEFT: &str =
+    "printf '\\033[?1049h\\033[?25l\\033[?2004h\\033[?1000h\\033[?1006h'; stty raw -echo";
+
+/// What a program left on its terminal is taken back in the end, however it ended.
+#[test]
+fn the_terminal_is_its_users_again() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    for (end, code) in [("exit 0", 0), ("kill -9 $$", 137), ("kill -TERM $$", 143)] {
+        let script = format!("{LEFT}; {end}");
+        for words in [
+            &[
+                "interactive",
+                "--network",
+                "none",
+                "--",
+                "sh",
+                "-c",
+                &script,
+            ][..],
+            &["interactive", "--in", "box", "--", "sh", "-c", &script],
+            &["exec", "-t", "box", "--", "sh", "-c", &script],
+        ] {
+            let mut terminal = lives.on_a_terminal(words);
+            terminal.expect("\x1b[?1006h");
+            for taken_back in ["[?1047l", "[?25h", "[?2004l", "[?1000l", "[?1006l"] {
+                terminal.expect(&format!("\x1b{taken_back}"));
+            }
+            terminal.ends_with(code);
+        }
+    }
+    let mut shell = lives.on_a_terminal(&["shell", "box"]);
+    shell.expect("/workspace/repository");
+    shell.press(&format!("{LEFT}; kill -9 $$\r"));
+    shell.expect("\x1b[?1006h");
+    shell.expect("\x1b[?1047l");
+    shell.ends();
+    shell.expect_sane();
+}

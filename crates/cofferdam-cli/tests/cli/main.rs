@@ -9,6 +9,7 @@
 )]
 
 mod apart;
+mod at_once;
 mod checked;
 mod checks_inside;
 mod codex;
@@ -30,6 +31,7 @@ mod dev_push;
 mod dev_root;
 mod dev_shelf;
 mod dev_shown;
+mod dies;
 mod doctor;
 mod engine_bad_input;
 mod engine_by_hand;
@@ -88,6 +90,7 @@ mod mcp_told;
 mod merge;
 mod mistakes;
 mod mounted;
+mod named_files;
 mod network;
 mod no_sandbox;
 mod notes;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::environment::{Done, TestEnvironment, commit_script, finish};
+use crate::lives::{Lives, OnTerminal};
 use crate::run_events::all_fit;
 
 /// A task whose agent commits one file of each name.
@@ -370,6 +371,56 @@ fn what_a_plan_may_not_say_is_refused_before_anything_begins() {
         .expect_code(2);
     let refused = environment.cofferdam(&["run", "--plan", "none.yaml", "--", "true"]);
     assert!(refused.expect_code(1).stderr.contains("none.yaml"));
+}
+
+/// What has ended is told whole as soon as there is room, though nothing more happens on its line.
+#[test]
+fn the_table_fits_a_terminal_that_changes_its_size() {
+    let lives = Lives::new();
+    plan_of(&lives, &[commits("one", ""), does("two", "sleep 600", "")]);
+    let command = lives.command(&["run", "--plan", "plan.yaml", "--", "sh", "-s"]);
+    let mut terminal = OnTerminal::start(&command, (24, 20));
+    wait_until("the first task ends", || {
+        let runs = lives.cofferdam(&["runs", "--json"]).expect_code(0).stdout;
+        let runs: serde_json::Value = serde_json::from_str(&runs).unwrap();
+        let mut runs = runs.as_array().unwrap().iter();
+        runs.any(|run| run["name"] == "one" && run["outcome"] == "ended")
+    });
+    assert!(
+        !terminal.text().contains("done, 1 commit"),
+        "{}",
+        terminal.text()
+    );
+    terminal.resize((24, 100));
+    terminal.expect("done, 1 commit");
+    terminal.press("\x03");
+    terminal.ends();
+}
+
+/// The command's own bound is one for every task, and a plan's has an end.
+#[test]
+fn iterations_of_a_task_are_bounded() {
+    let environment = TestEnvironment::with_repository();
+    let starts = |task: &str, options: &[&str]| {
+        let script = "echo x >> tries; git add .; git commit -qm try";
+        plan_of(
+            &environment,
+            &[does(task, script, "    max_iterations: 5\n")],
+        );
+        run(&environment, options).expect_code(0);
+        let branch = format!("cofferdam/{task}");
+        subjects(&environment, &branch).lines().count() - 1
+    };
+    assert_eq!(starts("one", &[]), 5);
+    assert_eq!(starts("two", &["--max-iterations", "2"]), 2);
+    assert_eq!(starts("three", &["--max-iterations", "9"]), 5);
+    let many = [does("four", "true", "    max_iterations: 101\n")];
+    plan_of(&environment, &many);
+    let refused = run(&environment, &[]).expect_code(1);
+    assert!(
+        refused.stderr.contains("at most 100 iterations"),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -209,3 +209,60 @@ fn a_wait_for_a_prompt_is_over_at_once() {
     assert_eq!(done.status.code(), None, "{done}");
     environment.expect_nothing_made();
 }
+
+/// Not a byte of it is lost on its way to the agent.
+#[test]
+fn a_prompt_of_5_mb_is_read_whole() {
+    let environment = TestEnvironment::with_repository();
+    let line = "0123456789 {{WHAT}} abcdefgh\n";
+    environment.write("large.md", &line.repeat(200_000));
+    let large = ["--head", "--prompt-file", "large.md", "--arg", "WHAT=it"];
+    let arguments = [&["run"], &large[..], &["--", "wc", "-lc"]].concat();
+    let done = environment.cofferdam(&arguments).expect_code(0);
+    let bytes = 200_000 * (line.len() - "{{WHAT}}".len() + "it".len());
+    let counted = done.stderr.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words == ["|", "200000", &bytes.to_string()]
+    });
+    assert!(counted, "{bytes}: {done}");
+}
+
+/// A template, with an agent that says its prompt.
+fn expanded(environment: &TestEnvironment, options: &[&str], template: &str) -> Done {
+    environment.write("it.md", template);
+    let with = ["--head", "--prompt-file", "it.md"];
+    let arguments = [&["run"], &with[..], options, &["--", "cat"]].concat();
+    environment.cofferdam(&arguments)
+}
+
+/// Each waits until eight have begun; none ever sees a ninth.
+#[test]
+fn so_many_expressions_run_at_once() {
+    let environment = TestEnvironment::with_repository();
+    let one = "mkdir -p /tmp/run /tmp/all; touch /tmp/run/$$ /tmp/all/$$; \
+               while [ $(ls /tmp/all | wc -l) -lt 8 ]; do sleep 0.01; done; \
+               echo at-once=$(ls /tmp/run | wc -l)=; rm /tmp/run/$$";
+    let template = format!("!`{one}`\n").repeat(40);
+    let done = expanded(&environment, &[], &template).expect_code(0);
+    let counts = done.stderr.split("at-once=").skip(1);
+    let counts: Vec<u32> = counts
+        .map(|rest| rest[..rest.find('=').unwrap()].parse().unwrap())
+        .collect();
+    assert_eq!(counts.len(), 40, "{done}");
+    assert!(counts.iter().all(|&count| count <= 8), "{counts:?}");
+}
+
+#[test]
+fn an_expression_without_end_is_ended() {
+    let environment = TestEnvironment::with_repository();
+    // What it prints is counted while it is read: `yes` ends when it has printed too much.
+    let done = expanded(&environment, &[], "!`yes`\n").expect_code(1);
+    assert!(
+        done.stderr.contains("it printed more than 1048576 bytes"),
+        "{done}"
+    );
+    // The run's time counts while they run, and the others of its prompt are ended too.
+    let template = "!`sleep 600`\n".repeat(20);
+    let done = expanded(&environment, &["--max-time", "1s"], &template).expect_code(1);
+    assert!(done.stderr.contains("1 s"), "{done}");
+}

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::environment::{Done, TestEnvironment, finish};
-use crate::lives::Lives;
+use crate::lives::{Lives, OnTerminal};
 
 /// The last line of `run --json -- sh -c SCRIPT`.
 #[track_caller]
@@ -235,6 +235,234 @@ fn one_that_is_still_there_is_gone_on_in() {
     run(&[&["continue", "two", "--prompt", "more"], &open[..]].concat()).expect_code(0);
     assert_eq!(lives.git(&["log", "--format=%s", "main..work"]), "2\n1");
     assert_eq!(lives.git(&["show", "work:prompt"]), "more");
+}
+
+/// A user with a program that is called like Claude Code and does this, and with files of their own agents.
+struct Claude(Lives);
+
+impl Claude {
+    fn that_does(script: &str) -> Self {
+        let lives = Lives::new();
+        let begins = "#!/bin/sh\ntest -t 0 || cat > /tmp/prompt\nid=01234567-89ab-cdef-0123-456789abcdef\n\
+            project=~/.claude/projects/$(pwd | tr -c 'a-zA-Z0-9\\n' -)\nmkdir -p \"$project\"\n\
+            result() { printf '{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":%s,\"result\":\"%s\",\"session_id\":\"%s\"}\\n' \"$1\" \"$2\" $id; }\n";
+        lives.has_program("claude", &format!("{begins}{script}\n"));
+        Self(lives)
+    }
+
+    fn command(&self, words: &[&str]) -> std::process::Command {
+        let mut command = self.0.command(words);
+        let path = format!("{}/tools/bin:/usr/bin:/bin", self.0.home().display());
+        command.env("PATH", path).env("ANTHROPIC_API_KEY", "k");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn does(&self, words: &[&str]) -> Done {
+        finish(self.command(words).spawn().unwrap())
+    }
+
+    fn runs(&self, options: &[&str]) -> Done {
+        let agent = [
+            "run",
+            "--network",
+            "open",
+            "--agent",
+            "claude-code",
+            "--prompt",
+            "x",
+        ];
+        self.does(&[&agent[..], options].concat())
+    }
+}
+
+/// An agent that has used more than it may is ended, and its commits are kept.
+#[test]
+fn tokens_and_cost_have_bounds() {
+    let message = r#"{"type":"assistant","message":{"id":"m","content":[],"usage":{"input_tokens":700,"output_tokens":50}},"session_id":"s"}"#;
+    let cost = r#"{"type":"result","subtype":"success","is_error":false,"result":"","total_cost_usd":0.75,"usage":{"input_tokens":700,"output_tokens":50},"session_id":"s"}"#;
+    let commit = "git commit -q --allow-empty -m kept";
+    for (said, bound, within, is_over) in [
+        (
+            message,
+            ["--max-tokens", "700"],
+            ["--max-tokens", "750"],
+            "750 tokens",
+        ),
+        (
+            cost,
+            ["--max-cost", "0.70"],
+            ["--max-cost", "0.75"],
+            "0.70 USD",
+        ),
+    ] {
+        let user = Claude::that_does(&format!("{commit}; echo '{said}'; sleep 600"));
+        let done = user
+            .runs(&[&bound[..], &["--branch", "work"]].concat())
+            .expect_code(1);
+        assert!(
+            done.stderr.contains("has used up its budget of"),
+            "{is_over}: {done}"
+        );
+        assert!(done.stderr.contains(bound[0]), "{done}");
+        assert_eq!(user.0.git(&["log", "-1", "--format=%s", "work"]), "kept");
+        // What is not over it goes on to its end.
+        let user = Claude::that_does(&format!("{commit}; echo '{said}'; result false done"));
+        user.runs(&within).expect_code(0);
+    }
+}
+
+/// The model says until when: then its agent goes on in the same conversation.
+#[test]
+fn a_limit_is_waited_for() {
+    let user = Claude::that_does(
+        r#"if [ -e "$project/$id.jsonl" ]; then
+            for word; do case $word in "$id") git commit -q --allow-empty -m "went on: $(cat /tmp/prompt)";; esac; done
+            result false done
+        else
+            echo '{}' > "$project/$id.jsonl"
+            result true "usage limit reached|$(date +%s)"; exit 1
+        fi"#,
+    );
+    let done = user.runs(&["--wait-for-quota"]).expect_code(0);
+    assert!(
+        done.stderr.contains("a limit of the model's was reached"),
+        "{done}"
+    );
+    assert!(done.stderr.contains("it goes on in 1 min"), "{done}");
+    let subject = user.0.git(&["log", "-1", "--format=%s"]);
+    assert!(subject.contains("went on"), "{subject}");
+}
+
+/// What a run prints is seen while it goes on, until its end.
+#[test]
+fn the_log_of_a_run_is_followed() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("go", "");
+    let script = "echo first; while [ -e go ]; do sleep 0.02; done; echo second";
+    let words = ["run", "--head", "--", "sh", "-c", script];
+    let mut run = environment.command(&words);
+    run.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut run = run.spawn().unwrap();
+    let began = Instant::now();
+    while listed(&environment)[0]["outcome"] != "at work" {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let id = listed(&environment)[0]["id"].as_str().unwrap().to_owned();
+    let mut follows = environment.command(&["logs", &id, "--follow"]);
+    let mut follows = follows.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines =
+        std::io::BufRead::lines(std::io::BufReader::new(follows.stdout.take().unwrap()));
+    let mut next = |end: &str| {
+        lines
+            .by_ref()
+            .map_while(Result::ok)
+            .any(|line| line.ends_with(end))
+    };
+    assert!(next("first"));
+    assert_eq!(follows.try_wait().unwrap(), None);
+    std::fs::remove_file(environment.repository().join("go")).unwrap();
+    assert!(next("second"));
+    assert!(run.wait().unwrap().success());
+    assert!(follows.wait().unwrap().success());
+}
+
+/// What a subagent did is a part of the conversation, and goes with it.
+#[test]
+fn what_a_subagent_said_goes_on_too() {
+    let user = Claude::that_does(
+        r#"sub=$project/$id/subagents/agent-1.jsonl
+        git commit -q --allow-empty -m "heard: $(cat "$sub" 2>/dev/null)"
+        mkdir -p "$project/$id/subagents"; echo '{}' > "$project/$id.jsonl"; echo 'the word is walnut' > "$sub"
+        result false done"#,
+    );
+    user.runs(&["--name", "one"]).expect_code(0);
+    let words = ["continue", "one", "--network", "open", "--prompt", "more"];
+    user.does(&words).expect_code(0);
+    let subjects = user.0.git(&["log", "-2", "--format=%s", "--all"]);
+    assert!(subjects.contains("heard: the word is walnut"), "{subjects}");
+}
+
+/// A run whose conversation is not there any more is not gone on with as if it were.
+#[test]
+fn one_whose_conversation_made_room_says_so() {
+    let user = Claude::that_does(
+        r#"echo started >> started; git add started; git commit -qm work
+        echo '{}' > "$project/$id.jsonl"; result false done"#,
+    );
+    user.runs(&["--name", "one"]).expect_code(0);
+    let run = listed(&user.0)[0]["id"].as_str().unwrap().to_owned();
+    let runs = user.0.home().join(".cofferdam/runs");
+    let kept = runs.join(&run).join("conversations");
+    assert!(kept.is_dir());
+    std::fs::remove_dir_all(kept).unwrap();
+    let words = ["continue", "one", "--network", "open", "--prompt", "more"];
+    let refused = user.does(&words).expect_code(1);
+    assert!(
+        refused.stderr.contains("made room for newer ones"),
+        "{refused}"
+    );
+    assert!(
+        refused
+            .stderr
+            .contains("cofferdam run --agent claude-code --branch"),
+        "{refused}"
+    );
+    assert_eq!(listed(&user.0).as_array().unwrap().len(), 1);
+    // One that stays and has lost it.
+    user.runs(&["--name", "box", "--keep"]).expect_code(0);
+    let run = listed(&user.0)[0]["id"].as_str().unwrap().to_owned();
+    std::fs::remove_dir_all(runs.join(&run).join("conversations")).unwrap();
+    user.0
+        .exec("box", "rm -r ~/.claude/projects")
+        .expect_code(0);
+    let words = ["continue", "box", "--prompt", "more"];
+    let refused = user.does(&words).expect_code(1);
+    assert!(
+        refused.stderr.contains("has made room for newer ones"),
+        "{refused}"
+    );
+    user.0
+        .cofferdam(&["delete", "--force", "box"])
+        .expect_code(0);
+}
+
+/// Whatever agents do, what their programs keep on this machine is its user's, byte for byte.
+#[test]
+fn the_users_own_directories_of_agents_stay_as_they_are() {
+    let user = Claude::that_does(
+        r#"echo '{}' > "$project/$id.jsonl"; mkdir -p ~/.codex; echo mine > ~/.codex/auth.json; echo mine > ~/.claude.json
+        echo mine > ~/.claude/settings.json; echo mine > ~/.claude/.credentials.json
+        git commit -q --allow-empty -m work; result false done"#,
+    );
+    for (path, text) in [
+        (".claude/settings.json", "{}"),
+        (".claude/projects/p/1.jsonl", "{\"own\":1}"),
+        (
+            ".claude/.credentials.json",
+            "{\"claudeAiOauth\":{\"accessToken\":\"a\"}}",
+        ),
+        (".claude.json", "{\"own\":true}"),
+        (".codex/auth.json", "{\"OPENAI_API_KEY\":\"k\"}"),
+        (".codex/sessions/1.jsonl", "{}"),
+    ] {
+        user.0.puts(path, text);
+    }
+    let all = || {
+        let line = "cd; find .claude .claude.json .codex -printf '%p %m %s %T@ %u\\n' | sort; \
+                    find .claude .claude.json .codex -type f | sort | xargs sha256sum";
+        user.0.shell(line).expect_code(0).stdout
+    };
+    let before = all();
+    assert!(before.contains(".codex/auth.json"), "{before}");
+    user.runs(&["--name", "one"]).expect_code(0);
+    let words = ["continue", "one", "--network", "open", "--prompt", "more"];
+    user.does(&words).expect_code(0);
+    let words = ["interactive", "--network", "open", "--agent", "claude-code"];
+    let mut terminal = OnTerminal::start(&user.command(&words), (24, 80));
+    terminal.ends();
+    assert_eq!(all(), before, "{}", terminal.text());
 }
 
 /// A program that is no agent has its words for a task, no conversation, and a log that is named.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::bounds::{MAX_NAME, MAX_PROMPT, MAX_TASKS};
+use super::bounds::{MAX_ITERATIONS, MAX_NAME, MAX_PROMPT, MAX_TASKS};
 use crate::agent::AgentError;
 use crate::config::Position;
 use crate::fsx::FileError;
@@ -77,6 +77,8 @@ pub enum PlanFault {
     NoSuchTask(String),
     #[error("the tasks wait for one another: {0}")]
     Cycle(String),
+    #[error("a task has at most {MAX_ITERATIONS} iterations")]
+    Iterations,
     #[error("it is larger than {0} bytes")]
     TooLong(usize),
 }

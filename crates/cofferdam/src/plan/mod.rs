@@ -16,7 +16,7 @@ mod schema;
 mod state;
 mod tasks;
 
-pub use bounds::{MAX_FILE, MAX_PROMPT, MAX_TASKS};
+pub use bounds::{MAX_FILE, MAX_ITERATIONS, MAX_PROMPT, MAX_TASKS};
 pub use error::{PlanFault, PlanFileError, PlanRunError};
 pub use event::{PlanEvent, PlanSink, Stage, What};
 pub use options::PlanOptions;

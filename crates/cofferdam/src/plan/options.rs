@@ -1,6 +1,6 @@
 //! How a plan is run, and what each of its tasks becomes.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ pub struct PlanOptions {
     pub each: RunOptions,
     /// So many tasks are at work at once. Default 2.
     pub jobs: NonZeroUsize,
+    /// The most iterations of any task, whatever the plan says.
+    pub most_iterations: Option<NonZeroU32>,
     /// Runs tasks too that ended well before.
     pub again: bool,
     pub events: PlanSink,
@@ -31,6 +33,7 @@ impl PlanOptions {
             plan,
             each,
             jobs: NonZeroUsize::MIN.saturating_add(1),
+            most_iterations: None,
             again: false,
             events: PlanSink::default(),
         }

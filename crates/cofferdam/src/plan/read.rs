@@ -10,31 +10,29 @@ use super::bounds::{MAX_FILE, MAX_PROMPT};
 use super::error::{PlanFault, PlanFileError};
 use super::schema::Misplaced;
 use super::tasks::{self, Plan};
-use crate::fsx::{self, Context, FileError, beneath};
+use crate::fsx::{Context, Named, beneath};
 use crate::text::{hex, printable_line};
 
 impl Plan {
     /// Reads the file `path`. Its prompt files are below its directory.
     pub fn read(path: &Path) -> Result<Self, PlanFileError> {
-        // The user's own hand named this file: links are followed.
-        let real = path.canonicalize().context("open", path)?;
-        let bytes = fsx::read_bounded(&real, MAX_FILE)
-            .map_err(|error| FileError::new(error.action, path, error.source))?;
-        let directory = real.parent().unwrap_or(&real);
-        Self::parse(path, &bytes, directory, real.clone())
+        let named = Named::find(path)?;
+        let (bytes, identity) = (named.read(MAX_FILE)?, named.place());
+        Self::parse(path, &bytes, &named.into_directory(), identity)
     }
 
     /// The same of one that somebody has already. `name`: what messages call it; its prompt files are below `directory`.
     pub fn from_text(text: &str, name: &Path, directory: &Path) -> Result<Self, PlanFileError> {
         // Without a place of its own it is what it says.
         let identity = PathBuf::from(hex(&Sha256::digest(text)));
-        Self::parse(name, text.as_bytes(), directory, identity)
+        let root = beneath::root(directory).context("open", directory)?;
+        Self::parse(name, text.as_bytes(), &root, identity)
     }
 
     fn parse(
         path: &Path,
         bytes: &[u8],
-        directory: &Path,
+        root: &OwnedFd,
         identity: PathBuf,
     ) -> Result<Self, PlanFileError> {
         let misplaced = |Misplaced { at, field, fault }| PlanFileError::Content {
@@ -55,9 +53,7 @@ impl Plan {
                 fault: PlanFault::NotUtf8,
             })
         })?;
-        let root = beneath::root(directory)
-            .map_err(|errno| FileError::new("open", directory, errno.into()))?;
-        tasks::plan(text, &|file| prompt_file(&root, file), identity).map_err(misplaced)
+        tasks::plan(text, &|file| prompt_file(root, file), identity).map_err(misplaced)
     }
 }
 
@@ -87,6 +83,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::fsx;
     use crate::plan::{MAX_TASKS, Prompt};
 
     /// What is said of a plan in a directory with some files.
@@ -187,6 +184,10 @@ mod tests {
             (
                 task("  max_iterations: 0"),
                 "4:3: tasks[0].max_iterations: invalid value",
+            ),
+            (
+                task("  max_iterations: 101"),
+                "4:19: tasks[0].max_iterations: a task has at most 100 iterations",
             ),
             (
                 task("- name: a\n  prompt: y"),

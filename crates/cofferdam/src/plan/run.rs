@@ -241,7 +241,11 @@ impl Running<'_> {
         options.task.attached = None;
         options.task.resume = None;
         options.task.max_iterations = match stage {
-            Stage::Work => task.max_iterations.unwrap_or(options.task.max_iterations),
+            Stage::Work => {
+                let asked = task.max_iterations.unwrap_or(options.task.max_iterations);
+                let most = self.options.most_iterations;
+                most.map_or(asked, |most| asked.min(most))
+            }
             Stage::Review => NonZeroU32::MIN,
         };
         let branch = &task.branch;

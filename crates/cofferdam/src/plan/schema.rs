@@ -27,7 +27,7 @@ pub(super) struct Task {
     pub(super) effort: Option<Spanned<String>>,
     pub(super) branch: Option<Spanned<String>>,
     pub(super) base: Option<Spanned<String>>,
-    pub(super) max_iterations: Option<NonZeroU32>,
+    pub(super) max_iterations: Option<Spanned<NonZeroU32>>,
     pub(super) after: Option<Vec<Spanned<String>>>,
     pub(super) review: Option<Spanned<Review>>,
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_saphyr::Spanned;
 use sha2::{Digest, Sha256};
 
-use super::bounds::{MAX_NAME, MAX_PROMPT, MAX_TASKS, MAX_TEXT};
+use super::bounds::{MAX_ITERATIONS, MAX_NAME, MAX_PROMPT, MAX_TASKS, MAX_TEXT};
 use super::error::PlanFault;
 use super::order;
 use super::schema::{self, Misplaced, wrong};
@@ -188,7 +188,7 @@ fn task(
         agent: agent(choice, field)?,
         branch,
         base: optional(found.base.as_ref(), field, "base")?,
-        max_iterations: found.max_iterations,
+        max_iterations: iterations(found.max_iterations.as_ref(), field)?,
         after: Vec::new(),
         review: match &found.review {
             None => None,
@@ -311,6 +311,18 @@ fn agent(
         model: optional(model.as_ref(), field, "model")?,
         effort: optional(effort.as_ref(), field, "effort")?,
     })
+}
+
+fn iterations(
+    found: Option<&Spanned<NonZeroU32>>,
+    field: &str,
+) -> Result<Option<NonZeroU32>, Misplaced> {
+    let Some(found) = found else { return Ok(None) };
+    if found.value.get() > MAX_ITERATIONS {
+        let field = format!("{field}.max_iterations");
+        return Err(wrong(found, field, PlanFault::Iterations));
+    }
+    Ok(Some(found.value))
 }
 
 fn optional(

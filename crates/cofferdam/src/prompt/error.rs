@@ -8,6 +8,12 @@ use crate::fsx::FileError;
 /// ones (MAX_ARG_STRLEN, execve(2)).
 pub const EXPRESSION_LIMIT: usize = (128 << 10) - 1;
 
+/// The most shell expressions of a template.
+pub const MOST_EXPRESSIONS: usize = 1000;
+
+/// The largest prompt: 16 MiB, with all that stands in the place of placeholders and expressions.
+pub const PROMPT_LIMIT: usize = 16 << 20;
+
 /// A place in the template: line and column from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
@@ -43,6 +49,10 @@ pub enum PromptError {
         "{at}: prompt argument `{key}` stands in shell arithmetic or `${{…}}`, where the shell could evaluate it"
     )]
     Evaluated { key: String, at: Position },
+    #[error("{at}: more than {MOST_EXPRESSIONS} shell expressions")]
+    TooManyExpressions { at: Position },
+    #[error("the prompt is {bytes} bytes long with its arguments; the limit is {} MiB", PROMPT_LIMIT >> 20)]
+    TooLong { bytes: usize },
     #[error("{at}: the shell expression contains a NUL")]
     NulInExpression { at: Position },
     #[error(

@@ -17,21 +17,18 @@ mod template;
 use std::io;
 use std::path::Path;
 
-pub use error::{EXPRESSION_LIMIT, Position, PromptError};
+pub use error::{EXPRESSION_LIMIT, MOST_EXPRESSIONS, PROMPT_LIMIT, Position, PromptError};
 pub use template::{Builtins, Expression, Substituted, Template};
 
-use crate::fsx::{self, Context, FileError};
+use crate::fsx::{FileError, Named};
 
 /// The largest template file: 10 MiB.
 pub const TEMPLATE_LIMIT: u64 = 10 << 20;
 
 /// Reads a template file: UTF-8, at most [`TEMPLATE_LIMIT`] bytes, a byte order mark is dropped.
-/// Every error names `path`.
+/// Every error names `path`. What may keep its reader waiting, [`Named::is_stream`], is waited for.
 pub fn read_template(path: &Path) -> Result<String, PromptError> {
-    // The user's own hand named this file: links are followed.
-    let real = path.canonicalize().context("open", path)?;
-    let bytes = fsx::read_bounded(&real, TEMPLATE_LIMIT)
-        .map_err(|error| FileError::new(error.action, path, error.source))?;
+    let bytes = Named::find(path)?.read(TEMPLATE_LIMIT)?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let why = io::Error::other(format!("it is not UTF-8 (at byte {at})"));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::error::{EXPRESSION_LIMIT, Position, PromptError};
+use super::error::{EXPRESSION_LIMIT, MOST_EXPRESSIONS, PROMPT_LIMIT, Position, PromptError};
 use super::quote;
 
 /// A parsed template.
@@ -48,7 +48,7 @@ impl Template {
             at: 0,
             position: Position { line: 1, column: 1 },
         };
-        let mut parts = Vec::new();
+        let (mut parts, mut expressions) = (Vec::new(), 0);
         while let Some((start, command, end)) = next_expression(text, reader.at) {
             let before = reader.words(start);
             if !before.is_empty() {
@@ -57,6 +57,10 @@ impl Template {
             let at = reader.position;
             if command.contains('\0') {
                 return Err(PromptError::NulInExpression { at });
+            }
+            expressions += 1;
+            if expressions > MOST_EXPRESSIONS {
+                return Err(PromptError::TooManyExpressions { at });
             }
             reader.skip_to(start + "!`".len());
             let command = reader.words(end - 1);
@@ -120,6 +124,16 @@ impl Template {
         }
         // Every placeholder has a value from here on.
         let value = |key: &str| value(key).unwrap_or_default();
+        // Summed before it is made: a value may stand in many places.
+        let words = self.parts.iter().filter_map(|part| match part {
+            Part::Words(words) => Some(words),
+            Part::Expression { .. } => None,
+        });
+        let bytes = words.flatten().map(|word| match word {
+            Word::Text(text) => text.len(),
+            Word::Key { key, .. } => value(key).len(),
+        });
+        fits(bytes.fold(0, usize::saturating_add))?;
 
         let mut substituted = Substituted {
             texts: vec![String::new()],
@@ -180,13 +194,19 @@ impl Substituted {
         self.expressions.is_empty() && self.texts.iter().all(|text| text.trim().is_empty())
     }
 
+    /// Bytes of all texts: without what the expressions print.
+    pub fn bytes(&self) -> usize {
+        self.texts.iter().map(String::len).sum()
+    }
+
     /// Puts `text` below everything, an empty line between. Nothing in it is looked at.
-    pub fn attach(&mut self, text: &str) {
-        let Some(last) = self.texts.last_mut() else {
-            return;
-        };
-        last.push_str(if last.ends_with('\n') { "\n" } else { "\n\n" });
-        last.push_str(text);
+    pub fn attach(&mut self, text: &str) -> Result<(), PromptError> {
+        fits(self.bytes().saturating_add(text.len()))?;
+        if let Some(last) = self.texts.last_mut() {
+            last.push_str(if last.ends_with('\n') { "\n" } else { "\n\n" });
+            last.push_str(text);
+        }
+        Ok(())
     }
 
     /// The prompt: `outputs` are the standard outputs of the expressions in their order; white space
@@ -218,6 +238,13 @@ impl Substituted {
             });
         }
     }
+}
+
+fn fits(bytes: usize) -> Result<(), PromptError> {
+    if bytes > PROMPT_LIMIT {
+        return Err(PromptError::TooLong { bytes });
+    }
+    Ok(())
 }
 
 /// Values become shell variables of the expression; the template's own text refers to them.

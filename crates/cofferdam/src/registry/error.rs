@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::fsx::FileError;
-use crate::names::Slug;
+use crate::names::{BranchName, Slug};
 
 /// Why the registry cannot answer.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +21,8 @@ pub enum RegistryError {
     /// Word for word as the requirements have it (S4-E1).
     #[error("Sandbox '{0}' already exists. Please choose a different name.")]
     NameTaken(Slug),
+    #[error("branch `{branch}` is in use by sandbox `{by}`")]
+    BranchTaken { branch: BranchName, by: Slug },
     /// Word for word as the requirements have it (S4-E13).
     #[error("Sandbox '{name}' not found.")]
     Unknown {

@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::belongs::SameRepository;
 use super::error::RegistryError;
-use super::listing::{RECORD, list, read, read_dir};
+use super::listing::{Entry, Listing, RECORD, list, read, read_dir};
 use super::lock::{making, open_lock, take};
-use super::record::{Phase, Record};
+use super::record::{Phase, Record, Strategy};
 use crate::fsx::lock::{self, Held};
 use crate::fsx::{self, Context};
 use crate::home::Home;
@@ -31,7 +31,8 @@ pub struct Owned {
 }
 
 impl Owned {
-    /// Makes the state directory, takes its lock and writes the first record, in this order.
+    /// Makes the state directory, takes its lock and writes the first record, in this order. Nothing is made where another
+    /// sandbox has the name or, but for those in the user's checkout, the branch.
     pub fn create(home: &Home, record: Record) -> Result<Self, RegistryError> {
         fsx::private_dir(home.path())?;
         fsx::private_dir(&home.state())?;
@@ -44,6 +45,12 @@ impl Owned {
             .any(|entry| entry.record.name == record.name && same.has(&entry.record));
         if taken {
             return Err(RegistryError::NameTaken(record.name));
+        }
+        // Two that began at once have both seen the branch free.
+        if let Some(by) = holder(home, &listing, &record, &same)
+            && let Some(branch) = record.branch
+        {
+            return Err(RegistryError::BranchTaken { branch, by });
         }
         if let Some(unreadable) = listing.seems_called(record.name.as_str(), &same) {
             return Err(unreadable);
@@ -172,6 +179,27 @@ impl Owned {
         drop(self);
         Ok(fsx::remove_tree(&directory)?)
     }
+}
+
+/// Who has the branch of a sandbox that is to be made, if it is no check's and not the checkout's own.
+fn holder(
+    home: &Home,
+    listing: &Listing,
+    record: &Record,
+    same: &SameRepository<'_>,
+) -> Option<Slug> {
+    if record.is_check || record.strategy == Strategy::Head {
+        return None;
+    }
+    let holds = |entry: &&Entry| {
+        let other = &entry.record;
+        other.branch.is_some()
+            && other.branch == record.branch
+            && same.has(other)
+            && other.holds_branch_at(home, entry.in_use).is_some()
+    };
+    let found = listing.entries.iter().rev().find(holds);
+    found.map(|entry| entry.record.name.clone())
 }
 
 /// Where its files are not there any more, neither is the sandbox.

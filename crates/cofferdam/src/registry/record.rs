@@ -342,6 +342,19 @@ impl Record {
         self.landed.as_ref().unwrap_or(&self.base)
     }
 
+    /// Where its branch is worked on, as long as no other sandbox may have it: once it has ended, its branch is free, but for
+    /// a worktree that stays.
+    pub fn holds_branch_at(&self, home: &Home, in_use: bool) -> Option<PathBuf> {
+        let at_work = self.phase.is_unfinished();
+        // What it works in may still have to be made.
+        let begins = in_use && self.strategy == Strategy::Branch && !self.is_check;
+        match &self.worktree {
+            Some(at) if at.is_dir() => Some(at.clone()),
+            _ if at_work && (begins || self.mode.owns_files()) => Some(self.workspace(home)),
+            _ => None,
+        }
+    }
+
     /// The directory that is mounted as the workspace; of layers the uppermost, with what was changed.
     pub fn workspace(&self, home: &Home) -> PathBuf {
         match (self.mode, &self.worktree) {

@@ -1,15 +1,18 @@
 //! What is kept of an agent's conversations: files that came out of a sandbox. Nothing reads them but another sandbox.
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Component, Path};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Component, Path, PathBuf};
 
 use super::error::RunsError;
 use super::record::RunRecord;
-use super::store::conversations;
-use crate::fsx::{self, Context, FileError};
+use crate::fsx::{self, Context, Destination, FileError};
 use crate::home::Home;
 
+/// The files of a run's conversations, a directory for each iteration.
+const CONVERSATIONS: &str = "conversations";
+/// Bytes of all files of one run: of its earlier iterations those go that have no room.
+pub(crate) const OF_A_RUN: u64 = 256 << 20;
 /// Bytes of one file, and files of one conversation.
 pub(crate) const LARGEST: u64 = 64 << 20;
 pub(crate) const MOST: usize = 2000;
@@ -18,6 +21,11 @@ const DEEPEST: usize = 16;
 
 /// One file: its path, whose parts are names, and its content.
 pub(crate) type File = (String, Vec<u8>);
+
+/// Of the run in this directory, a directory for each start of the agent.
+pub(super) fn conversations(run: &Path) -> PathBuf {
+    run.join(CONVERSATIONS)
+}
 
 /// Writes the files into a directory, which is made. Returns how many bytes they have.
 pub(crate) fn keep(directory: &Path, files: &[File]) -> Result<u64, FileError> {
@@ -31,7 +39,7 @@ pub(crate) fn keep(directory: &Path, files: &[File]) -> Result<u64, FileError> {
                 .create(parent);
             made.context("make", parent)?;
         }
-        fsx::write_private(&path, content)?;
+        fsx::write_sparse(&path, content)?;
         bytes += content.len() as u64;
     }
     Ok(bytes)
@@ -54,17 +62,26 @@ pub fn export(home: &Home, record: &RunRecord, to: &Path) -> Result<usize, RunsE
     if paths.is_empty() {
         return Err(RunsError::NoConversation(record.id));
     }
-    fs::DirBuilder::new()
-        .mode(0o700)
-        .create(to)
-        .context("make", to)?;
+    let made = Destination::find(to)?.make_directory(0o700)?;
     let mut count = 0;
     for path in paths {
         let content = fsx::read_bounded(&from.join(&path), LARGEST)?;
-        keep(to, &[(path, content)])?;
+        // Not by its name, which somebody else may give to another directory.
+        let kept = keep(&fsx::path_of(&made), &[(path.clone(), content)]);
+        kept.map_err(|error| FileError::new(error.action, to.join(path), error.source))?;
         count += 1;
     }
     Ok(count)
+}
+
+/// Bytes that a directory's files take on the disk.
+pub(super) fn weigh(directory: &Path) -> Result<u64, FileError> {
+    let mut bytes = 0;
+    for path in walk(directory)? {
+        let path = directory.join(path);
+        bytes += path.symlink_metadata().context("look at", &path)?.blocks() * 512;
+    }
+    Ok(bytes)
 }
 
 /// The regular files below a directory, in order; nothing where it is not there.

@@ -10,5 +10,5 @@ pub use conversation::export;
 pub use error::RunsError;
 pub use record::{Ended, RunIteration, RunRecord};
 pub(crate) use record::{VERSION, first_line};
-pub(crate) use store::forget_of;
+pub(crate) use store::{OF_ALL, forget_of, make_room};
 pub use store::{Recorder, Status, find, list, remove};

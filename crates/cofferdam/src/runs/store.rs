@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::conversation::{self, conversations};
 use super::error::RunsError;
 use super::record::{Ended, RunIteration, RunRecord};
 use crate::fsx::lock::{self, Held, Lock};
@@ -15,12 +16,13 @@ use crate::text::printable_line;
 
 const RECORD: &str = "run.json";
 const LOCK: &str = "lock";
-/// The files of its agent's conversations, a directory for each iteration.
-const CONVERSATIONS: &str = "conversations";
 /// Bytes of a record.
 const LIMIT: u64 = 4 << 20;
 /// So many runs are known; of those that ended the oldest are forgotten.
 const MOST: usize = 1000;
+
+/// Bytes of the conversations of all runs.
+pub(crate) const OF_ALL: u64 = 4 << 30;
 
 /// A run and how it is.
 #[derive(Debug, Clone, PartialEq, Eq, Copy)]
@@ -50,6 +52,7 @@ impl Recorder {
         let runs = home.runs();
         fsx::private_dir(&runs)?;
         forget_oldest(home);
+        make_room(home, OF_ALL, false);
         let (id, directory) = loop {
             let id = RunId::now().context("make an id for", &runs)?;
             let directory = runs.join(id.to_string());
@@ -76,8 +79,8 @@ impl Recorder {
         &self.record
     }
 
-    /// Where the conversation of an iteration is kept; made by whoever writes there.
-    pub(crate) fn conversation(&self, iteration: u32) -> PathBuf {
+    /// Where the conversation of an iteration is kept.
+    fn conversation(&self, iteration: u32) -> PathBuf {
         conversations(&self.directory).join(iteration.to_string())
     }
 
@@ -87,9 +90,40 @@ impl Recorder {
         self.save()
     }
 
-    pub(crate) fn end(mut self, ended: Ended) -> Result<(), RunsError> {
+    pub(crate) fn end(mut self, home: &Home, ended: Ended) -> Result<(), RunsError> {
         self.record.ended = Some(ended);
-        self.save()
+        self.save()?;
+        // Its own is the newest, and goes last.
+        make_room(home, OF_ALL, false);
+        Ok(())
+    }
+
+    /// Keeps the conversation of an iteration; those of earlier ones make room for it. Returns its bytes.
+    pub(crate) fn keep(
+        &self,
+        iteration: u32,
+        files: &[conversation::File],
+    ) -> Result<u64, FileError> {
+        let bytes: u64 = files.iter().map(|(_, content)| content.len() as u64).sum();
+        self.make_room_for(bytes, conversation::OF_A_RUN)?;
+        conversation::keep(&self.conversation(iteration), files)
+    }
+
+    fn make_room_for(&self, bytes: u64, most: u64) -> Result<(), FileError> {
+        let mut earlier = Vec::new();
+        for one in &self.record.iterations {
+            let at = self.conversation(one.number);
+            earlier.push((conversation::weigh(&at)?, at));
+        }
+        let mut all = bytes + earlier.iter().map(|(bytes, _)| bytes).sum::<u64>();
+        for (bytes, at) in earlier {
+            if all <= most {
+                break;
+            }
+            fsx::remove_tree(&at)?;
+            all -= bytes;
+        }
+        Ok(())
     }
 
     fn save(&self) -> Result<(), RunsError> {
@@ -145,11 +179,13 @@ impl RunRecord {
         let at = conversations(&home.run(self.id)).join(iteration.to_string());
         at.is_dir().then_some(at)
     }
-}
 
-/// Of the run in this directory, a directory for each start of the agent.
-pub(super) fn conversations(run: &Path) -> PathBuf {
-    run.join(CONVERSATIONS)
+    /// Whether its last conversation was kept, and has made room for newer ones since.
+    pub fn made_room(&self, home: &Home) -> bool {
+        self.conversation().is_some_and(|(_, one)| {
+            one.kept > 0 && self.conversation_at(home, one.number).is_none()
+        })
+    }
 }
 
 /// Forgets one that has ended, with its conversations.
@@ -184,6 +220,33 @@ fn forget_oldest(home: &Home) {
     for id in all.into_iter().take(more) {
         let _ = remove(home, id);
     }
+}
+
+/// Whether conversations take more room than they may, all together: those of the oldest runs go, but for runs that go on. Returns
+/// whose went, or with `dry_run` would. What cannot be removed now is tried again.
+pub(crate) fn make_room(home: &Home, most: u64, dry_run: bool) -> Vec<RunId> {
+    let ids = ids(home).unwrap_or_default().into_iter();
+    let weighed = ids.map(|id| {
+        let directory = home.run(id);
+        let bytes = conversation::weigh(&conversations(&directory)).unwrap_or(0);
+        (id, directory, bytes)
+    });
+    let weighed: Vec<_> = weighed.filter(|(.., bytes)| *bytes > 0).collect();
+    let mut all: u64 = weighed.iter().map(|(.., bytes)| bytes).sum();
+    let mut gone = Vec::new();
+    for (id, directory, bytes) in weighed {
+        if all <= most {
+            break;
+        }
+        if is_at_work(&directory) {
+            continue;
+        }
+        if dry_run || fsx::remove_tree(&conversations(&directory)).is_ok() {
+            all -= bytes;
+            gone.push(id);
+        }
+    }
+    gone
 }
 
 /// Oldest first.
@@ -291,7 +354,7 @@ mod tests {
         assert_eq!(status, Status::Interrupted);
         assert_eq!(found.conversation().unwrap().0, "session");
         let other = Recorder::begin(&home, |id| record(id, "two", &there)).unwrap();
-        other.end(Ended::now()).unwrap();
+        other.end(&home, Ended::now()).unwrap();
         assert_eq!(find(&home, &there, "two").unwrap().1, Status::Ended);
         let names = |repository| {
             let all = list(&home, repository).unwrap();
@@ -305,5 +368,73 @@ mod tests {
         assert_eq!(all, ["one", "two"]);
         remove(&home, id).unwrap();
         assert_eq!(names(None), ["two"]);
+    }
+
+    /// The ids of those that begin in one second are in no order.
+    fn begun(home: &Home, name: &str, at: usize) -> Recorder {
+        let id: RunId = format!("{at:012x}").parse().unwrap();
+        let directory = home.run(id);
+        fsx::private_dir(&directory).unwrap();
+        let path = directory.join(LOCK);
+        let file = lock::open(&path).unwrap();
+        lock::try_hold(&file, Lock::Exclusive, &path).unwrap();
+        let recorder = Recorder {
+            record: record(id, name, home.path()),
+            directory,
+            _lock: Held::new(file),
+        };
+        recorder.save().unwrap();
+        recorder
+    }
+
+    /// As the agent of this run left it.
+    fn keep(recorder: &mut Recorder, number: u32, bytes: usize) {
+        let file = ("a".to_owned(), vec![b'x'; bytes]);
+        let mut known = RunIteration::new(number, None, Some("session".to_owned()), None);
+        known.kept_bytes = recorder.keep(number, &[file]).unwrap();
+        known.kept = 1;
+        recorder.iteration(known).unwrap();
+    }
+
+    #[test]
+    fn the_oldest_conversations_make_room() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path().join("home"));
+        let mut all = Vec::new();
+        for name in ["one", "two", "three", "four"] {
+            let mut recorder = begun(&home, name, all.len());
+            keep(&mut recorder, 1, 100_000);
+            all.push(recorder);
+        }
+        let ids: Vec<RunId> = all.iter().map(|one| one.record().id).collect();
+        let at_work = all.remove(1);
+        for ended in all {
+            ended.end(&home, Ended::now()).unwrap();
+        }
+        assert!(make_room(&home, 1 << 20, false).is_empty());
+        assert_eq!(make_room(&home, 250_000, true), [ids[0], ids[2]]);
+        assert_eq!(make_room(&home, 250_000, false), [ids[0], ids[2]]);
+        let made_room = |id: RunId| read(&home.run(id)).unwrap().made_room(&home);
+        assert_eq!(
+            ids.iter().map(|&id| made_room(id)).collect::<Vec<_>>(),
+            [true, false, true, false]
+        );
+        drop(at_work);
+        assert_eq!(make_room(&home, 0, false), [ids[1], ids[3]]);
+    }
+
+    #[test]
+    fn earlier_iterations_make_room() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path().join("home"));
+        let recorder = Recorder::begin(&home, |id| record(id, "one", directory.path()));
+        let mut recorder = recorder.unwrap();
+        for number in 1..=3 {
+            keep(&mut recorder, number, 100_000);
+        }
+        recorder.make_room_for(100_000, 350_000).unwrap();
+        let there = |number: u32| recorder.conversation(number).is_dir();
+        assert_eq!([1, 2, 3].map(there), [false, true, true]);
+        assert!(!recorder.record().made_room(&home));
     }
 }

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::RunErrorKind;
 use super::options::{PromptSource, RunOptions};
 use super::plan::{Plan, PlanError};
+use crate::fsx::Named;
 use crate::git::{InTree, Oid, below, status};
 use crate::registry::Strategy;
 
@@ -18,7 +19,7 @@ pub(super) async fn check_prompt(options: &RunOptions, plan: &Plan) -> Result<()
         return Ok(());
     };
     let top = plan.repository.top.as_path();
-    let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+    let real = Named::find(path).map_or_else(|_| path.clone(), |named| named.place());
     let Ok(path) = below::plain(top, &real) else {
         return Ok(());
     };

@@ -15,15 +15,13 @@ use crate::agent::{
     SessionLayout, SessionTarget,
 };
 use crate::fsx::FileError;
-use crate::runs::conversation::{File, LARGEST, MOST};
+use crate::runs::conversation::{File, LARGEST, MOST, OF_A_RUN};
 use crate::sandbox::browse::{Content, Kind, Peek, Sight, browse};
 use crate::sandbox::change::{FileChange, change};
 use crate::sandbox::{Sandbox, SandboxError};
 
 /// For taking one out, or putting one in.
 const LIMIT: Duration = Duration::from_mins(1);
-/// Bytes of all files of one.
-const TOTAL: u64 = 256 << 20;
 /// Levels below the directory of a program's records.
 const DEEP: u32 = 8;
 /// What a program of an agent prints or takes in, as one file.
@@ -41,6 +39,8 @@ pub enum ConversationError {
         /// Printable.
         id: String,
     },
+    #[error("the conversation was kept, and has made room for newer ones since")]
+    MadeRoom,
     #[error("{agent} cannot be given an earlier conversation")]
     NoFiles { agent: String },
     #[error("what was kept of the conversation is none of {agent}: {source}")]
@@ -77,6 +77,26 @@ impl Conversing<'_> {
                 within(taken, self.cancel, ConversationError::NotTaken).await
             }
             Some(SessionFiles::Commands(commands)) => self.take_printed(&commands, id).await,
+        }
+    }
+
+    /// Whether the sandbox has it. Of a program that keeps none nobody knows.
+    pub(super) async fn has(self, id: &str) -> Result<bool, ConversationError> {
+        match self.agent.sessions() {
+            None => Ok(true),
+            Some(SessionFiles::Layout(layout)) => {
+                let root = layout.root(Path::new(AGENT_HOME), self.environment);
+                let looked = async {
+                    let paths = self.paths(&root, &layout, id).await;
+                    let failed =
+                        |error: SandboxError| ConversationError::NotGiven(error.to_string());
+                    Ok(!paths.map_err(failed)?.is_empty())
+                };
+                within(looked, self.cancel, ConversationError::NotGiven).await
+            }
+            Some(SessionFiles::Commands(commands)) => {
+                Ok(self.take_printed(&commands, id).await.is_ok())
+            }
         }
     }
 
@@ -179,7 +199,7 @@ impl Conversing<'_> {
         if paths.len() > MOST {
             return too_much(format!("it has more than {MOST} files"));
         }
-        let (mut files, mut left) = (Vec::new(), TOTAL);
+        let (mut files, mut left) = (Vec::new(), OF_A_RUN);
         for path in paths {
             let most = left.min(LARGEST);
             let content = self.content(&root.join(&path), most + 1).await;

@@ -10,7 +10,7 @@ use super::event::{Event, EventSink, Notice};
 use super::options::{LogLimits, RunLog};
 use super::runlog::LogFile;
 use crate::agent::AgentEvent;
-use crate::fsx::{Context, FileError};
+use crate::fsx::{Context, Destination, FileError};
 use crate::text::{printable, printable_line, without_colours};
 
 /// So many names that an agent chose are shown of one kind: it may have made very many.
@@ -36,9 +36,12 @@ impl Emitter {
         config_dir: &Path,
         file_name: &str,
     ) -> Result<Self, FileError> {
-        let path = match log {
-            RunLog::None => None,
-            RunLog::File(path) => Some(path.clone()),
+        let (path, file) = match log {
+            RunLog::None => (None, None),
+            RunLog::File(path) => {
+                let file = Destination::find(path)?.append(0o600)?;
+                (Some(path.clone()), Some(LogFile::of(file, path, limits)?))
+            }
             RunLog::Default => {
                 let logs = config_dir.join("logs");
                 own_directory(config_dir)?;
@@ -47,16 +50,10 @@ impl Emitter {
                 if !ignore.exists() {
                     crate::fsx::write_with_mode(&ignore, b"*\n", 0o644)?;
                 }
-                Some(logs.join(file_name))
-            }
-        };
-        let file = match &path {
-            None => None,
-            Some(path) => {
-                if matches!(log, RunLog::Default) {
-                    set_old_aside(path, limits.file)?;
-                }
-                Some(LogFile::open(path, limits)?)
+                let path = logs.join(file_name);
+                set_old_aside(&path, limits.file)?;
+                let file = LogFile::open(&path, limits)?;
+                (Some(path), Some(file))
             }
         };
         let emitter = Self {

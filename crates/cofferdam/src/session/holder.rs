@@ -38,14 +38,7 @@ impl Holder {
         let entries = registry::list(home, Some(repository))?.entries;
         let mut newest_first = entries.into_iter().rev();
         Ok(newest_first.find_map(|Entry { record, in_use }| {
-            let at = match &record.worktree {
-                Some(at) if at.is_dir() => at.clone(),
-                // Once it has ended, its branch is free.
-                _ if record.mode.owns_files() && record.phase.is_unfinished() => {
-                    record.workspace(home)
-                }
-                _ => return None,
-            };
+            let at = record.holds_branch_at(home, in_use)?;
             let lives_on = record.lifetime == Lifetime::UntilDeleted;
             (record.branch.as_ref() == Some(branch)).then_some(Self {
                 name: record.name,

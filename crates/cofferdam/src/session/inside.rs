@@ -89,17 +89,20 @@ impl Inside<'_> {
             let mut exit = None;
             {
                 let streams = async {
-                    tokio::join!(
+                    tokio::try_join!(
                         read(out, limit, &seen, &mut stdout),
                         read(err, limit, &seen, &mut stderr)
                     )
                 };
                 tokio::pin!(streams);
                 tokio::select! {
-                    _ = &mut streams => {}
+                    read = &mut streams => { read?; }
                     ended = execution.wait() => {
                         exit = Some(ended?);
-                        let _ = tokio::time::timeout(Duration::from_millis(200), &mut streams).await;
+                        let rest = Duration::from_millis(200);
+                        if let Ok(read) = tokio::time::timeout(rest, &mut streams).await {
+                            read?;
+                        }
                     }
                 }
             }
@@ -107,7 +110,7 @@ impl Inside<'_> {
                 Some(exit) => exit,
                 None => execution.wait().await?,
             };
-            Ok::<_, SandboxError>(Captured {
+            Ok::<_, InsideError>(Captured {
                 exit,
                 stdout,
                 stderr,
@@ -116,40 +119,38 @@ impl Inside<'_> {
         let ended = tokio::select! {
             () = cancel.cancelled() => Err(InsideError::Cancelled),
             done = tokio::time::timeout(self.limit, work) => match done {
-                Ok(captured) => captured.map_err(InsideError::from),
+                Ok(captured) => captured,
                 Err(_) => Err(InsideError::TimedOut(self.limit)),
             },
         };
-        match (ended, limit) {
-            (Ok(captured), Some(limit))
-                if captured.stdout.len() > limit || captured.stderr.len() > limit =>
-            {
-                Err(InsideError::TooMuchOutput(limit))
-            }
-            (Ok(captured), _) => Ok(captured),
-            (Err(error), _) => {
-                let _ = tokio::time::timeout(KILL_LIMIT, execution.kill(SIGKILL)).await;
-                Err(error)
-            }
+        if ended.is_err() {
+            let _ = tokio::time::timeout(KILL_LIMIT, execution.kill(SIGKILL)).await;
         }
+        ended
     }
 }
 
-/// Reads to the end, keeping at most `limit + 1` bytes so that the writer never blocks on us; without a limit nothing is kept.
+/// Reads to the end, or until more than `limit` bytes have come; without a limit nothing is kept.
 async fn read(
     stream: Option<BoxRead>,
     limit: Option<usize>,
     seen: &impl Fn(&[u8]),
     kept: &mut Vec<u8>,
-) {
-    let Some(mut stream) = stream else { return };
+) -> Result<(), InsideError> {
+    let Some(mut stream) = stream else {
+        return Ok(());
+    };
     let mut chunk = vec![0u8; 16 << 10];
     while let Ok(got) = stream.read(&mut chunk).await {
         if got == 0 {
-            return;
+            break;
         }
         seen(&chunk[..got]);
-        let room = limit.map_or(0, |limit| (limit + 1).saturating_sub(kept.len()));
-        kept.extend_from_slice(&chunk[..room.min(got)]);
+        let Some(limit) = limit else { continue };
+        if kept.len() + got > limit {
+            return Err(InsideError::TooMuchOutput(limit));
+        }
+        kept.extend_from_slice(&chunk[..got]);
     }
+    Ok(())
 }

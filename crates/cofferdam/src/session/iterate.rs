@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::attendant::Attendant;
 use super::attended::Attended;
+use super::budget::Spent;
 use super::conversation::{ConversationError, Conversing};
 use super::emitter::Emitter;
 use super::error::RunErrorKind;
@@ -108,7 +109,7 @@ pub(super) async fn iterate(
         return here.attended(attendant.as_ref(), &mut going).await;
     }
     for _ in 0..task.max_iterations.get() {
-        let text = here.expand().await?;
+        let text = here.expand(&going).await?;
         here.once(text, &mut going).await?;
         going.talk.resumes = task.resume.is_some();
         if going.work.completion.is_some() {
@@ -131,7 +132,11 @@ impl Iterating<'_> {
 
     /// Puts an earlier conversation where the agent's program looks for it.
     async fn give(&self, resume: &Resume) -> Result<(), RunErrorKind> {
+        let place = self.place(&self.options.caller.cancel);
         let Some(directory) = &resume.files else {
+            if resume.kept && !place.has(&resume.session).await? {
+                return Err(ConversationError::MadeRoom.into());
+            }
             return Ok(());
         };
         let files = conversation::read(directory).map_err(ConversationError::from)?;
@@ -139,7 +144,6 @@ impl Iterating<'_> {
             let id = crate::text::printable_line(&resume.session);
             return Err(ConversationError::NotKept { id }.into());
         }
-        let place = self.place(&self.options.caller.cancel);
         Ok(place.give(&resume.session, files).await?)
     }
 
@@ -309,7 +313,7 @@ impl Iterating<'_> {
     ) -> Result<(), RunErrorKind> {
         let (options, plan) = (self.options, self.plan);
         let agent = options.task.agent.as_ref();
-        let prompt = self.expand().await?;
+        let prompt = self.expand(going).await?;
         self.events.emit(&Event::IterationStarted {
             iteration: 1,
             of: 1,
@@ -365,8 +369,7 @@ impl Iterating<'_> {
         // One that was cancelled is gone on with too.
         let taken = self.place(&self.options.caller.abandon).take(session).await;
         let kept = taken.and_then(|files| {
-            let directory = recorder.conversation(known.number);
-            let bytes = conversation::keep(&directory, &files)?;
+            let bytes = recorder.keep(known.number, &files)?;
             Ok((files.len(), bytes))
         });
         match kept {
@@ -409,20 +412,38 @@ impl Iterating<'_> {
         }
     }
 
-    /// The prompt of one iteration: shell expressions are expanded in the sandbox every time (S2-26).
-    async fn expand(&self) -> Result<String, RunErrorKind> {
+    /// The prompt of one iteration: shell expressions are expanded in the sandbox every time (S2-26), within the run's time.
+    async fn expand(&self, going: &Going<'_>) -> Result<String, RunErrorKind> {
         let (options, sandbox) = (self.options, self.sandbox);
         let environment = &self.plan.environment;
         let template = match &self.plan.prompt {
             Prompt::Plain(text) => return Ok(text.clone()),
             Prompt::Template(template) => template,
         };
+        let cancel = options.caller.cancel.child_token();
         let expanding = Expanding {
             sandbox,
             environment,
             limit: options.session.timeouts.expression,
-            cancel: &options.caller.cancel,
+            cancel: &cancel,
         };
-        Ok(template.render(&expanding.outputs(template).await?))
+        let outputs = expanding.outputs(template);
+        tokio::pin!(outputs);
+        let (Some(until), Some(time)) = (going.until, options.task.budget.time) else {
+            return Ok(template.render(&outputs.await?));
+        };
+        tokio::select! {
+            outputs = &mut outputs => Ok(template.render(&outputs?)),
+            () = tokio::time::sleep_until(until) => {
+                cancel.cancel();
+                // They are ended when it returns.
+                let _ = outputs.await;
+                Err(RunErrorKind::Agent {
+                    agent: options.task.agent.name().to_owned(),
+                    iteration: u32::try_from(going.work.iterations.len() + 1).unwrap_or(u32::MAX),
+                    failure: AgentFailure::Budget(Spent::Time(time)),
+                })
+            }
+        }
     }
 }

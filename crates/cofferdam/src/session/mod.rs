@@ -13,6 +13,7 @@ mod as_root;
 mod attendant;
 mod attended;
 mod barred;
+mod begun;
 mod budget;
 mod check_plan;
 mod checks;

@@ -327,6 +327,8 @@ pub struct Resume {
     pub session: String,
     /// A directory with what was kept of it. `None`: it is in the sandbox already.
     pub files: Option<PathBuf>,
+    /// Files of it were kept once: a sandbox without them is none in which it could go on.
+    pub kept: bool,
     /// Goes on with a copy, and leaves the conversation as it is.
     pub fork: bool,
     /// The run that had it.
@@ -345,6 +347,7 @@ impl Resume {
         Some(Self {
             session: session.to_owned(),
             files: run.conversation_at(home, iteration.number),
+            kept: iteration.kept > 0,
             fork: false,
             run: Some(run.id),
             cost_micro_usd: run.cost_before_micro_usd.saturating_add(own),

@@ -11,6 +11,7 @@ use super::event::Notice;
 use super::options::{PromptSource, RunOptions};
 use super::plan::Plan;
 use super::report::RunReport;
+use crate::home::Home;
 use crate::path_json::PathText;
 use crate::runs::{Ended, Recorder, RunRecord, VERSION, first_line};
 
@@ -84,7 +85,12 @@ fn task(prompt: &PromptSource) -> String {
 }
 
 /// When its commits are home, or it has failed. What cannot be written is said: the run itself is as it is.
-pub(super) fn end(recorder: Recorder, result: &Result<RunReport, RunError>, events: &Emitter) {
+pub(super) fn end(
+    recorder: Recorder,
+    home: &Home,
+    result: &Result<RunReport, RunError>,
+    events: &Emitter,
+) {
     let mut ended = Ended::now();
     match result {
         Ok(report) => {
@@ -98,7 +104,7 @@ pub(super) fn end(recorder: Recorder, result: &Result<RunReport, RunError>, even
             ended.commits = error.kept.commits.len();
         }
     }
-    if let Err(error) = recorder.end(ended) {
+    if let Err(error) = recorder.end(home, ended) {
         let text = format!("the record of the run was not written: {error}");
         events.notice(Notice::Other { text });
     }

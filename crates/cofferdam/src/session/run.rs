@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::announce;
 use super::appearing;
 use super::attendant::Attendant;
+use super::begun;
 use super::checks::Checks;
 use super::collect::{self, Collected, Collector, Reaches, Source};
 use super::committed;
@@ -34,7 +35,7 @@ use super::runlog;
 use super::variables;
 use crate::git::land::{self, Landing};
 use crate::git::{DiffStyle, Oid, UserRules, before, own_files};
-use crate::registry::{Outcome, Owned, RegistryError};
+use crate::registry::{Outcome, Owned};
 use crate::runs::Recorder;
 use crate::sandbox::{Ability, Sandbox};
 use crate::wall;
@@ -91,15 +92,17 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     let log_name = runlog::file_name(&plan.record, options.session.name.as_deref());
     let config_dir = plan.repository.config_dir();
     let log = (&options.task.log, options.task.log_limits);
-    let events = Emitter::open(options.caller.events.clone(), log, &config_dir, &log_name)
-        .map_err(|error| nothing(error.into()))?;
-    own_files::ignore(&config_dir).map_err(|error| nothing(error.into()))?;
-    let owned =
-        Owned::create(&options.caller.home, plan.record.clone()).map_err(|error| match error {
-            // Planning did not see it yet: two runs began at once.
-            RegistryError::NameTaken(name) => nothing(PlanError::NameTaken(name).into()),
-            error => nothing(error.into()),
-        })?;
+    let owned = begun::begin(&options.caller.home, plan.record.clone(), &plan).map_err(nothing)?;
+    let events = Emitter::open(options.caller.events.clone(), log, &config_dir, &log_name);
+    let events = events.and_then(|events| own_files::ignore(&config_dir).map(|()| events));
+    let events = match events {
+        Ok(events) => events,
+        Err(error) => {
+            // What cannot be removed is no sandbox, and `gc` knows it.
+            let _ = owned.forget();
+            return Err(nothing(error.into()));
+        }
+    };
     wall::say_unlogged(&options.caller.home, &plan.record)
         .map_err(|error| nothing(error.into()))?;
     if !announce::waits(&plan) {
@@ -117,7 +120,7 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
         began,
     };
     let result = Box::pin(live(run, owned, &mut recorder)).await;
-    recorded::end(recorder, &result, &events);
+    recorded::end(recorder, &options.caller.home, &result, &events);
     if let Err(error) = &result {
         events.write(&format!("error: {error}"));
     }

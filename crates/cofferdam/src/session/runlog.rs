@@ -90,6 +90,11 @@ impl LogFile {
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(path)
             .context("open the run log", path)?;
+        Self::of(file, path, limits)
+    }
+
+    /// One that is open already, for reading too.
+    pub(super) fn of(file: File, path: &Path, limits: LogLimits) -> Result<Self, FileError> {
         let found = file.metadata().context("look at", path)?;
         Ok(Self {
             is_file: found.is_file(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use cofferdam::fsx::{self, FileError};
+use cofferdam::fsx::{self, Destination, FileError};
 use cofferdam::text::{printable, printable_line};
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstRootNode};
@@ -226,7 +226,7 @@ pub(super) async fn run(
         let made = std::fs::create_dir_all(parent);
         made.map_err(|error| FileError::new("make", parent, error))?;
     }
-    fsx::write_with_mode(&file, after.as_bytes(), mode)?;
+    Destination::find(&file)?.write(after.as_bytes(), mode)?;
     output::note(&format!(
         "wrote {shown}; the client's next start finds it\n"
     ));

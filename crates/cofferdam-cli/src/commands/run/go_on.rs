@@ -8,12 +8,14 @@ use cofferdam::registry::{self, Strategy};
 use cofferdam::runs::{RunRecord, Status};
 use cofferdam::session::Resume;
 use cofferdam::session::manage::ManageError;
+use cofferdam::text::printable_line;
 
 use super::Arguments as Run;
 use crate::commands::{here, runs};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::shell::shell_word;
 
 /// What an agent is told that goes on with its own conversation, where its user says nothing else.
 const GO_ON: &str = "Go on where you were.";
@@ -94,10 +96,29 @@ pub(crate) async fn run(
         }
     }
     if run.within.is_none() {
+        if record.made_room(&environment.home) {
+            return Err(made_room(&record));
+        }
         run.sandbox.put_where(&record);
     }
     drop(interrupt);
     Box::pin(super::run_with(run, Some(resume), environment)).await
+}
+
+/// Without its files the agent would know nothing of it.
+fn made_room(record: &RunRecord) -> CliError {
+    CliError::Failed {
+        message: format!(
+            "the conversation of run {} has made room for newer ones, and cannot go on",
+            record.id
+        ),
+        hint: format!(
+            "begin another one on its branch: `cofferdam run --agent {} --branch {} --prompt '…'`; what it said is in `cofferdam logs {}`",
+            record.agent,
+            shell_word(printable_line(&record.branch)),
+            record.id
+        ),
+    }
 }
 
 /// The agent as it was; a conversation is its own.

@@ -22,7 +22,7 @@ use serde::Serialize;
 pub(crate) use arguments::Arguments;
 pub(super) use arguments::{agents, parse_pair};
 use life::Life;
-pub(super) use prompt::prompt_arguments;
+pub(super) use prompt::{file, prompt_arguments};
 
 use crate::commands::defaults::Defaults;
 use crate::commands::{attach, keep_ready, living};

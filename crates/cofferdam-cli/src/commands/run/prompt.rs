@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use cofferdam::RunError;
+use cofferdam::fsx::Named;
 use cofferdam::prompt::{self as template, Template};
-use cofferdam::session::PromptSource;
+use cofferdam::session::{PromptSource, RunErrorKind};
 
 use super::arguments::Arguments;
 use crate::error::CliError;
@@ -34,10 +36,7 @@ pub(super) fn source(
             };
             return Ok((source, None));
         }
-        (None, Some(path)) => PromptSource::Template {
-            path: directory.join(path),
-            arguments: values,
-        },
+        (None, Some(path)) => file(directory.join(path), values)?,
         (None, None) => {
             let need = if arguments.runs_command() {
                 Need::Possible
@@ -49,6 +48,29 @@ pub(super) fn source(
         }
     };
     Ok((prompt, read(Need::Beside)?))
+}
+
+/// A template in a file. What can be read only once, such as `<(command)`, is read here: until now Ctrl-C ends the command at once.
+pub(in crate::commands) fn file(
+    path: PathBuf,
+    arguments: BTreeMap<String, String>,
+) -> Result<PromptSource, CliError> {
+    if !Named::find(&path).is_ok_and(|named| named.is_stream()) {
+        // What is wrong with it is said by who runs it.
+        return Ok(PromptSource::Template { path, arguments });
+    }
+    let text = template::read_template(&path).map_err(|source| RunError {
+        kind: RunErrorKind::Prompt {
+            path: path.clone(),
+            source,
+        },
+        kept: Box::default(),
+    })?;
+    Ok(PromptSource::TemplateText {
+        name: path,
+        text,
+        arguments,
+    })
 }
 
 /// The prompt of a run whose user is at the terminal: values that the template needs are asked for there.
@@ -64,7 +86,8 @@ pub(super) fn asked(arguments: &mut Arguments, directory: &Path) -> Result<Promp
         (None, None) => return Ok(PromptSource::None),
     };
     // What is wrong with the template is said by who runs it.
-    if let Ok(text) = template::read_template(&path)
+    if !Named::find(&path).is_ok_and(|named| named.is_stream())
+        && let Ok(text) = template::read_template(&path)
         && let Ok(template) = Template::parse(&text)
     {
         for key in template.keys() {
@@ -73,10 +96,7 @@ pub(super) fn asked(arguments: &mut Arguments, directory: &Path) -> Result<Promp
             }
         }
     }
-    Ok(PromptSource::Template {
-        path,
-        arguments: values,
-    })
+    file(path, values)
 }
 
 fn ask(key: &str) -> Result<String, CliError> {

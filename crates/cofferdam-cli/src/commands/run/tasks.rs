@@ -58,6 +58,7 @@ pub(super) async fn run(
         }
     }
     let (jobs, again) = (arguments.jobs, arguments.again);
+    let most_iterations = arguments.max_iterations;
     let each = plan::of_each(&arguments, environment)?;
     let names = plan.tasks().iter().map(|task| task.name.to_string());
     let colour = environment.colour;
@@ -76,6 +77,7 @@ pub(super) async fn run(
     let mut options = PlanOptions::new(plan, each);
     options.jobs = jobs.unwrap_or(options.jobs);
     options.again = again;
+    options.most_iterations = most_iterations;
     options.events = view.sink();
     options.each.caller.cancel = interrupt.cancel.clone();
     options.each.caller.abandon = interrupt.abandon.clone();
@@ -162,7 +164,7 @@ fn summary(report: &PlanReport, colour: bool) -> String {
             row.task.to_owned(),
             end(task),
             commits,
-            row.branch.to_owned(),
+            printable_line(row.branch),
             row.next.unwrap_or_default(),
         ]);
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cofferdam::fsx::{self, FileError};
+use cofferdam::fsx::{Destination, FileError, Named};
 use cofferdam::session::{Output, RunReport};
 use serde_json::Value;
 
@@ -60,11 +60,11 @@ pub(super) fn write(report: &RunReport, path: &Path) -> Result<(), CliError> {
         Some(Value::String(text)) => format!("{text}\n"),
         Some(value) => format!("{value:#}\n"),
     };
-    Ok(fsx::write_with_mode(path, text.as_bytes(), 0o644)?)
+    Ok(Destination::find(path)?.write(text.as_bytes(), 0o644)?)
 }
 
 fn schema(path: &Path) -> Result<(Value, jsonschema::Validator), CliError> {
-    let bytes = fsx::read_bounded(path, LONGEST)?;
+    let bytes = Named::find(path)?.read(LONGEST)?;
     let wrong = |why: String| {
         let why = std::io::Error::other(format!("it is no JSON Schema: {why}"));
         FileError::new("use", path, why)

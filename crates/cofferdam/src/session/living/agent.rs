@@ -86,7 +86,7 @@ impl Session {
         }
         let going = (&options, plan, &planned);
         let result = self.go(going, &events, &mut recorder, began).await;
-        recorded::end(recorder, &result, &events);
+        recorded::end(recorder, &options.caller.home, &result, &events);
         result
     }
 

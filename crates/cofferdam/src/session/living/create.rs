@@ -4,9 +4,10 @@ use super::{Named, Session, set_up};
 use crate::git::land::Landing;
 use crate::git::own_files;
 use crate::git::refs::{RefError, Transaction};
-use crate::registry::{Lifetime, Owned, RegistryError, Setup};
+use crate::registry::{Lifetime, Owned, Setup};
 use crate::sandbox::{Ability, Contained, SandboxError};
 use crate::session::announce;
+use crate::session::begun;
 use crate::session::collect::left_at;
 use crate::session::emitter::Emitter;
 use crate::session::error::{RunError, RunErrorKind};
@@ -53,10 +54,7 @@ impl Session {
         let (environment, withheld) = resolved.map_err(|error| nothing(error.into()))?;
         let mut record = plan.record.clone();
         record.setup = Setup::Making;
-        let mut owned = Owned::create(&caller.home, record).map_err(|error| match error {
-            RegistryError::NameTaken(name) => nothing(PlanError::NameTaken(name).into()),
-            error => nothing(error.into()),
-        })?;
+        let mut owned = begun::begin(&caller.home, record, &plan).map_err(nothing)?;
         wall::say_unlogged(&caller.home, &plan.record).map_err(|error| nothing(error.into()))?;
         for text in finished {
             events.notice(Notice::Other { text });

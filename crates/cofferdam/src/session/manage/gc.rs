@@ -29,6 +29,7 @@ use crate::registry::written;
 use crate::registry::{
     self, Entry, Mode, Outcome, Owned, Phase, Record, RegistryError, Strategy, belongs,
 };
+use crate::runs;
 use crate::session::collect::{self, Collector, Reaches, Source};
 use crate::session::dispose::{self, Disposal};
 use crate::session::emitter::Emitter;
@@ -316,6 +317,10 @@ pub async fn gc(
         report.problems.push(Problem::new(&error));
     }
     remove_old_of_the_network(home, dry_run, &mut report);
+    for run in runs::make_room(home, runs::OF_ALL, dry_run) {
+        let text = format!("the conversation of run {run}, which made room for newer ones");
+        report.removed.push(text);
+    }
     Ok(report)
 }
 

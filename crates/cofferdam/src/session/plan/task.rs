@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use super::{Plan, PlanError};
 use crate::agent::AgentRequest;
@@ -38,7 +39,7 @@ pub(in crate::session) enum Prompt {
 
 impl Prompt {
     /// Puts `text` below it, an empty line between.
-    fn attach(&mut self, text: &str) {
+    fn attach(&mut self, text: &str) -> Result<(), PromptError> {
         match self {
             Self::Plain(prompt) if prompt.is_empty() => text.clone_into(prompt),
             Self::Plain(prompt) => {
@@ -46,8 +47,9 @@ impl Prompt {
                 prompt.push_str(between);
                 prompt.push_str(text);
             }
-            Self::Template(template) => template.attach(text),
+            Self::Template(template) => template.attach(text)?,
         }
+        Ok(())
     }
 }
 
@@ -74,7 +76,10 @@ pub(in crate::session) async fn plan(
         &plan.target_branch,
     )?;
     if let Some(text) = &options.task.attached {
-        prompt.attach(text);
+        prompt.attach(text).map_err(|source| RunErrorKind::Prompt {
+            path: named(&options.task.prompt),
+            source,
+        })?;
     }
     let (environment, withheld) = variables::of_a_run(options, repository).await?;
     let (mut login, mut notices) = (None, Vec::new());
@@ -105,6 +110,16 @@ pub(in crate::session) async fn plan(
         login,
         notices,
     })
+}
+
+/// What messages call a prompt.
+fn named(source: &PromptSource) -> PathBuf {
+    match source {
+        PromptSource::Template { path, .. } | PromptSource::TemplateText { name: path, .. } => {
+            path.clone()
+        }
+        PromptSource::None | PromptSource::Inline(_) => PathBuf::from("the prompt"),
+    }
 }
 
 /// What the agent is asked, and the arguments that it has no place for.

@@ -1,0 +1,105 @@
+//! A sandbox that dies in the middle of its run: the run ends with an error that says so, and what was committed is kept.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::containers::{IMAGE, own, worlds};
+use crate::environment::{TestEnvironment, finish};
+
+const WORK: &str = "git commit -q --allow-empty -m kept; echo at work; sleep 600";
+
+/// What it says goes to a file, to be read while it goes on.
+fn start(environment: &TestEnvironment, mut command: Command) -> Child {
+    let said = File::create(environment.temporary().join("said")).unwrap();
+    command.stdout(Stdio::null()).stderr(said);
+    let mut child = command.spawn().unwrap();
+    let began = Instant::now();
+    while !said_by(environment).contains("  | at work") {
+        assert_eq!(child.try_wait().unwrap(), None, "{}", said_by(environment));
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child
+}
+
+fn said_by(environment: &TestEnvironment) -> String {
+    std::fs::read_to_string(environment.temporary().join("said")).unwrap()
+}
+
+#[track_caller]
+fn ended(environment: &TestEnvironment, child: Child) {
+    let mut done = finish(child);
+    done.stderr = said_by(environment);
+    let done = done.expect_code(1);
+    assert!(done.stderr.contains("error: "), "{done}");
+    assert!(done.stderr.contains("sandbox"), "{done}");
+    let kept = environment.git(&["log", "--all", "--format=%s"]);
+    assert!(kept.lines().any(|line| line == "kept"), "{kept}: {done}");
+}
+
+/// Process 1 of the sandbox that this command made: a process of its tree that is number 1 in a namespace.
+fn init_below(child: &Child) -> i32 {
+    let mut above = BTreeMap::new();
+    let mut firsts = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else {
+            continue;
+        };
+        let Ok(status) = std::fs::read_to_string(entry.path().join("status")) else {
+            continue;
+        };
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_default()
+                .split_whitespace()
+                .collect::<Vec<_>>()
+        };
+        above.insert(pid, field("PPid:")[0].parse::<i32>().unwrap());
+        let numbers = field("NSpid:");
+        if numbers.len() > 1 && numbers.last() == Some(&"1") {
+            firsts.push(pid);
+        }
+    }
+    let root = i32::try_from(child.id()).unwrap();
+    let is_below = |mut pid: i32| loop {
+        match above.get(&pid) {
+            Some(&parent) if parent == root => return true,
+            Some(&parent) if parent > 1 => pid = parent,
+            _ => return false,
+        }
+    };
+    firsts.into_iter().find(|&pid| is_below(pid)).unwrap()
+}
+
+#[test]
+fn one_of_this_machines_that_is_killed() {
+    for mode in ["layer", "bind", "copy"] {
+        let environment = TestEnvironment::with_repository();
+        let options = ["--branch", "work", "--mode", mode, "--", "sh", "-c", WORK];
+        let child = start(
+            &environment,
+            environment.command(&[&["run"], &options[..]].concat()),
+        );
+        let init = Pid::from_raw(init_below(&child)).unwrap();
+        kill_process(init, Signal::KILL).unwrap();
+        ended(&environment, child);
+    }
+}
+
+#[test]
+fn one_whose_container_is_removed() {
+    for world in worlds() {
+        let how = ["run", "--sandbox", world.engine, "--image", IMAGE];
+        let what = ["--branch", "work", "--", "sh", "-c", WORK];
+        let child = start(
+            &world.environment,
+            world.command(&[&how[..], &what].concat()),
+        );
+        own(world.engine, &["rm", "--force", &world.agents()]).unwrap();
+        ended(&world.environment, child);
+    }
+}
