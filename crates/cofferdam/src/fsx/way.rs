@@ -131,9 +131,8 @@ impl Walk {
             let (last, depth) = (self.waiting.is_empty(), self.steps.len());
             match name.as_encoded_bytes() {
                 b"/" => self.steps.truncate(1),
-                b"." => {}
                 b".." if depth > 1 => self.steps.truncate(depth - 1),
-                b".." => {}
+                b"." | b".." => {}
                 _ => {
                     if let Some(by_kernel) = self.step(&name, last)? {
                         return self.ended(name, by_kernel);
