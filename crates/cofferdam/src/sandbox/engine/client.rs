@@ -21,9 +21,9 @@ use tokio::sync::OnceCell;
 
 use super::Kind;
 use super::about::About;
-use super::ask;
+use super::ask::{self, Way};
 use super::find::Endpoint;
-use super::image::Image;
+use super::image::{Chosen, Image};
 use super::labels::{HOLDER, ROLE};
 use super::profile::Body;
 use super::unreachable::{unanswered, unreachable};
@@ -193,15 +193,17 @@ impl Client {
         version::path(self.version, rest)
     }
 
-    /// The first of these images that is there, with its environment.
-    pub(super) async fn first_image(
-        &self,
-        names: &[String],
-    ) -> Result<(String, Vec<String>), SandboxError> {
+    /// The first of these images that is there.
+    pub(super) async fn first_image(&self, names: &[String]) -> Result<Chosen, SandboxError> {
         for name in names {
             if let Some(found) = self.inspect_image(name).await? {
                 let config = found.config.unwrap_or_default();
-                return Ok((name.clone(), config.env.unwrap_or_default()));
+                return Ok(Chosen {
+                    name: name.clone(),
+                    id: found.id.or_else(|| Some(name.clone())),
+                    variables: config.env.unwrap_or_default(),
+                    volumes: config.volumes.unwrap_or_default(),
+                });
             }
         }
         let kind = self.kind();
@@ -358,6 +360,14 @@ impl Client {
         let path = self.path(&format!("/containers/{id}/json"));
         let found = ask::get::<T>(&self.endpoint.socket, &path).await;
         found.map_err(|error| self.broken("look at a container", &error))
+    }
+
+    /// What this path is in a container that was not started.
+    pub(super) async fn way(&self, id: &str, path: &str) -> Result<Way, SandboxError> {
+        let path = ask::encoded(path);
+        let path = self.path(&format!("/containers/{id}/archive?path={path}"));
+        let found = ask::way(&self.endpoint.socket, &path).await;
+        found.map_err(|error| self.broken("look at an image's files", &error))
     }
 
     /// None where there is no such container.

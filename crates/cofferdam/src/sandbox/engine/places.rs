@@ -12,6 +12,7 @@ use crate::sandbox::guest::start_error;
 const MEETINGS: &str = "meet";
 const MOUNTS: &str = "mounts";
 const NOTHING: &str = "nothing";
+const IMAGES: &str = "images";
 
 /// What one sandbox has of an engine's place on the host.
 pub(super) fn meeting(options: &EngineOptions, id: &impl ToString) -> PathBuf {
@@ -29,6 +30,13 @@ pub(super) fn meetings(options: &EngineOptions) -> PathBuf {
 
 pub(super) fn mounted(options: &EngineOptions, id: &impl ToString) -> PathBuf {
     options.home.join(MOUNTS).join(id.to_string())
+}
+
+/// What is known of an image. `id`: the engine's.
+pub(super) fn image(options: &EngineOptions, id: &str) -> PathBuf {
+    let name = id.strip_prefix("sha256:").unwrap_or(id);
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    options.home.join(IMAGES).join(name)
 }
 
 /// A directory that stays empty: not even its owner's to write.

@@ -8,6 +8,7 @@ use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
 
 use super::holding::IMAGE as EMPTY;
+use super::image::Chosen;
 use super::labels::of_home;
 use super::make;
 use super::reach::Reach;
@@ -44,9 +45,8 @@ pub(super) async fn layers(
     let tried = async {
         let (_held, reach) = apart(reach).await?;
         let client = reach.client().await?;
-        client.empty_image(EMPTY).await?;
         // Whatever image its sandboxes will have: what is tried is a program of ours.
-        let image = (EMPTY.to_owned(), Vec::new());
+        let image = Chosen::empty(client.empty_image(EMPTY).await?);
         let (sandbox, _) = Box::pin(make::make(&reach, client, &image, &spec, cancel)).await?;
         let tried = tokio::time::timeout(LIMIT, rename(&sandbox)).await;
         let closed = sandbox.close().await;
