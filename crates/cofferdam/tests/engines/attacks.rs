@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use cofferdam::authorities;
@@ -81,7 +81,7 @@ each! {
         let published = host["PortBindings"].as_object();
         assert!(published.is_none_or(serde_json::Map::is_empty), "{published:?}");
         let entry = config["Entrypoint"].to_string();
-        assert!(entry.contains("/.cofferdam-") && entry.contains("/guest\""), "{entry}");
+        assert!(entry.contains("/.cofferdam-") && entry.contains("/guest"), "{entry}");
         sandbox.close().await.unwrap();
         // What no engine can have as an image is none of its options.
         for image in ["--net=host", "-v/:/h", "$(id)"] {
@@ -248,50 +248,70 @@ pub(crate) fn engine_at(kind: Kind, place: &Path, between: &Between, image: &str
 }
 
 /// Whoever is quicker at the meeting than a container's first process is not its guest, even where they are the first process of a
-/// container of their own.
+/// container of their own, and where they run what our guest is.
 #[test]
 fn somebody_else_at_the_meeting_is_refused() {
-    const COMES: &str = "import socket, sys, time\nprint('ready', flush=True)\nfor _ in range(30000):\n    try:\n        s = socket.socket(socket.AF_UNIX)\n        \
-                         s.connect(sys.argv[1])\n        time.sleep(20)\n        break\n    except OSError: time.sleep(0.001)";
+    const COMES: &str = "import os, socket, sys, time\nprint('ready', flush=True)\nfor _ in range(30000):\n    try:\n        \
+                         s = socket.socket(socket.AF_UNIX)\n        s.connect(sys.argv[1])\n        \
+                         time.sleep(20)\n        break\n    except OSError: time.sleep(0.001)";
+    const GUEST: &str = "import os, sys, time\nprint('ready', flush=True)\nfor _ in range(30000):\n    \
+                         if os.path.exists(sys.argv[1]): os.execv(sys.argv[2], ['guest', 'init', sys.argv[1]])\n    \
+                         time.sleep(0.001)";
     for kind in [Kind::Docker, Kind::Podman] {
         if !is_there(kind) {
             continue;
         }
         let world = World::of(kind);
-        let spec = spec();
-        let socket = world
-            .home()
-            .join("meet")
-            .join(spec.id.to_string())
-            .join("s");
-        let own = [
-            "--user",
-            "--map-root-user",
-            "--pid",
-            "--fork",
-            "--kill-child",
-        ];
-        let mut command = Command::new("unshare");
-        command.args(own).args(["python3", "-c", COMES]).arg(socket);
-        let mut other = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(other.stdout.as_mut().unwrap())
-            .read_line(&mut said)
-            .unwrap();
+        // The control, which makes the guest's file.
         run_async(async {
-            let error = world.create(&spec).await.unwrap_err().to_string();
-            assert!(
-                error.contains("somebody else came in its container's place"),
-                "{error}"
-            );
-            world
-                .eventually("its container goes", || world.containers(&spec) == 0)
-                .await;
-            assert_eq!(world.left(), <[String; 0]>::default());
+            let sandbox = world.create(&spec()).await.unwrap();
+            sandbox.close().await.unwrap();
         });
-        other.kill().unwrap();
-        other.wait().unwrap();
+        let guest = guest_file(&world.home());
+        for comes in [COMES, GUEST] {
+            let spec = spec();
+            let meetings = world.home().join("meet");
+            let socket = meetings.join(spec.id.to_string()).join("s");
+            let own = [
+                "--user",
+                "--map-root-user",
+                "--pid",
+                "--fork",
+                "--kill-child",
+            ];
+            let mut command = Command::new("unshare");
+            command.args(own).args(["python3", "-c", comes]);
+            command.args([&socket, &guest]);
+            let mut other = command.stdout(Stdio::piped()).spawn().unwrap();
+            let mut said = String::new();
+            BufReader::new(other.stdout.as_mut().unwrap())
+                .read_line(&mut said)
+                .unwrap();
+            run_async(async {
+                let error = world.create(&spec).await.unwrap_err().to_string();
+                assert!(
+                    error.contains("somebody else came in its container's place"),
+                    "{error}"
+                );
+                world
+                    .eventually("its container goes", || world.containers(&spec) == 0)
+                    .await;
+                assert_eq!(world.left(), <[String; 0]>::default());
+            });
+            other.kill().unwrap();
+            other.wait().unwrap();
+        }
     }
+}
+
+/// What containers run as process 1, as a file of the host's.
+pub(crate) fn guest_file(home: &Path) -> PathBuf {
+    let files = fs::read_dir(home).unwrap().map(|file| file.unwrap().path());
+    let mut guests = files.filter(|path| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.starts_with("cofferdam-guest-")
+    });
+    guests.next().unwrap()
 }
 
 /// The wall is tried from inside the agent's own container: one whose holder the engine made otherwise is found out. Here everybody

@@ -10,7 +10,7 @@ use cofferdam::sandbox::{Access, BindMountProvider, SandboxError};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::attacks::engine_at;
+use crate::attacks::{engine_at, guest_file};
 use crate::between::Between;
 use crate::world::{IMAGE, World, each, engine, is_there, mount, ok, run_async, spec};
 
@@ -95,12 +95,7 @@ fn a_copy_of_our_guest_is_not_our_guest() {
         run_async(async {
             // The control, which makes the guest's file.
             world.create(&spec()).await.unwrap().close().await.unwrap();
-            let files = fs::read_dir(world.home()).unwrap().flatten();
-            let mut guests = files.filter(|file| {
-                let name = file.file_name();
-                name.to_string_lossy().starts_with("cofferdam-guest-")
-            });
-            let guest = guests.next().unwrap().path();
+            let guest = guest_file(&world.home());
             let copy = format!("cp '{}' copy; chmod 755 copy", guest.display());
             let name = image(&world, "copy", &copy, &[]);
             let starts_the_copy = |body: String| match serde_json::from_str::<Value>(&body) {

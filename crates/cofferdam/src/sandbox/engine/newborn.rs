@@ -112,8 +112,11 @@ pub(super) async fn meet(
         SandboxError::Start(what.to_owned())
     };
     let theirs = theirs.ok_or_else(somebody_else)?;
+    if Some(i64::from(theirs)) != container.process {
+        return Err(somebody_else());
+    }
     // It has not gone meanwhile and left its number: `process` holds it.
-    if Some(i64::from(theirs)) != container.process || guest.runs_in(theirs)? == Some(false) {
+    if guest.runs_in(theirs)? == Some(false) {
         return Err(somebody_else());
     }
     Ok((stream, process))
