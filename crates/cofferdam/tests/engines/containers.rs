@@ -13,7 +13,7 @@ use cofferdam_lab::skip;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{World, each, engine, finish, mount, ok, spec};
+use crate::world::{World, each, engine, finish, mount, ok, spec, try_engine};
 
 each! {
     async fn a_program_has_no_right_that_an_ordinary_one_has_not(world: World) {
@@ -483,5 +483,36 @@ each! {
         assert_eq!(fs::read_to_string(lower.join("tree/deep/file")).unwrap(), "below\n");
         let new = changes.join("upper/new");
         assert_eq!((fs::read_to_string(&new).unwrap().as_str(), new.metadata().unwrap().uid()), ("new\n", own));
+    }
+}
+
+each! {
+    /// An engine's own pause stops the guest too: who asks is told so, and the end does not wait for it.
+    async fn one_that_the_engine_has_paused_is_named_and_ends(world: World) {
+        let (mut spec, handle) = world.living();
+        spec.place = Some(handle.state.clone());
+        drop(world.create(&spec).await.unwrap());
+        let label = format!("label=io.cofferdam.id={}", spec.id);
+        let id = engine(world.kind, &["ps", "-q", "--filter", &label]);
+        if let Err(why) = try_engine(world.kind, &["pause", id.trim()]) {
+            world.engine().remove(&handle).await.unwrap();
+            return skip!("an engine that cannot pause: {why}");
+        }
+        match world.engine().open(&handle).await {
+            Err(SandboxError::Unsupported { what, hint }) => {
+                assert!(what.contains("somebody has paused its container"), "{what}");
+                let command = format!("`{} unpause {}`", world.kind.name(), id.trim());
+                assert!(hint.contains(&command), "{hint}");
+            }
+            other => panic!("{other:?}"),
+        }
+        // The control: let go on, it answers.
+        engine(world.kind, &["unpause", id.trim()]);
+        world.engine().open(&handle).await.unwrap();
+        engine(world.kind, &["pause", id.trim()]);
+        let began = std::time::Instant::now();
+        world.engine().remove(&handle).await.unwrap();
+        eprintln!("ELAPSED {:?} {:?}", world.kind, began.elapsed());
+        assert_eq!(world.containers(&spec), 0);
     }
 }

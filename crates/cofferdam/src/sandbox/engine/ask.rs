@@ -24,6 +24,12 @@ const BETWEEN_LISTINGS: Duration = Duration::from_millis(50);
 /// In Podman's answer then.
 const GONE: &str = "container not known";
 
+/// Of Podman's container that is half removed: one that ended while another one joined it has no files any more, and nobody can look at it.
+/// It stays until that other one is removed.
+pub(super) fn is_half_removed(error: &io::Error) -> bool {
+    error.to_string().contains(GONE)
+}
+
 /// What every engine answers, in whatever version it is asked, and cheaply: no program is started for it.
 pub(super) async fn greet(socket: &Path) -> io::Result<Greeting> {
     let (_, headers, _) = bounded(socket, "/_ping").await?;
@@ -102,7 +108,7 @@ pub(super) async fn list<T: DeserializeOwned>(
     let began = Instant::now();
     loop {
         match get(socket, path).await {
-            Err(error) if error.to_string().contains(GONE) => {
+            Err(error) if is_half_removed(&error) => {
                 if began.elapsed() >= LISTINGS {
                     let Some(otherwise) = otherwise else {
                         return Err(error);

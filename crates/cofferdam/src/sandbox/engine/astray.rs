@@ -14,13 +14,15 @@ use super::ask::Way;
 use super::client::Client;
 use super::filter;
 use super::image::Chosen;
+use super::inside::Inside;
+use super::mounts::Bind;
 use super::newborn::{Newborn, short};
 use super::places;
 use super::profile::{self, Body};
 use super::whose::Whose;
 use crate::fsx;
 use crate::names::SandboxId;
-use crate::sandbox::SandboxError;
+use crate::sandbox::{Access, SandboxError};
 
 /// What engines and their runtimes mount and make by themselves.
 const THEIRS: [&str; 6] = [
@@ -183,7 +185,10 @@ async fn look(
     let name = format!("cofferdam-look-{}", short(&id.to_string()));
     let other = format!("cofferdam-look-{id}");
     let filter = filter::option(client.kind(), client.users()?, options)?;
-    let body = profile::looked_at(image, whose.labels(), filter);
+    // At a name that the image does not know.
+    let (meeting, inside) = (places::meeting(options, &id), Inside::random()?.meeting());
+    let meeting = Bind::of(&meeting, Path::new(&inside), Access::ReadOnly)?;
+    let body = profile::looked_at(image, whose.labels(), filter, &meeting);
     let container = Newborn::create(client, vec![name, other], body).await?;
     let ask = async |path: &&String| client.way(container.id(), path).await;
     let found = try_join_all(paths.iter().map(ask)).await?;

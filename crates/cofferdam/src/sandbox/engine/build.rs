@@ -16,7 +16,7 @@ use super::image::{Chosen, Image};
 use super::inside::Inside;
 use super::labels::{of_home, of_no_repository};
 use super::make::{self, Up};
-use super::places::{meeting, wall_meeting};
+use super::places::{self, meeting, wall_meeting};
 use super::rendezvous::Rendezvous;
 use super::{Engine, Kind};
 use crate::embedded;
@@ -140,6 +140,7 @@ impl Engine {
     async fn clear(&self, client: &Client) -> Result<(), SandboxError> {
         let options = &self.reach.options;
         let (name, value) = of_home(options);
+        let places = places::real(options, [places::meetings(options)]);
         for one in client.listed(&[format!("{name}={value}")]).await? {
             let Some(id) = of_no_repository(&one.labels) else {
                 continue;
@@ -149,7 +150,8 @@ impl Engine {
                 continue;
             }
             let found = client.look(&one.id).await?;
-            if found.is_some_and(|one| one.process.is_none()) {
+            let ended = found.is_some_and(|one| one.process.is_none());
+            if ended && client.meets_below(&one.id, &places).await? {
                 client.remove(&one.id).await?;
             }
         }

@@ -106,12 +106,15 @@ pub(super) async fn examine(reach: &Reach, handle: &Handle) -> Result<Vec<Examin
     let made = record::whose(reach.place(handle))?.made;
     for container in reach.whose(handle)?.found(client).await? {
         if let Some(one) = client.inspect::<Container>(&container).await? {
-            let role = one
-                .config
-                .labels
-                .as_ref()
-                .and_then(|labels| labels.get(ROLE));
-            if role.is_none_or(|role| role != HOLDER) {
+            let labels = one.config.labels.as_ref();
+            let role = labels.and_then(|labels| labels.get(ROLE));
+            // An image can have our labels. One that an earlier version made has nothing else that tells.
+            let agents = made.as_ref().and_then(|made| made.containers.first());
+            let is_agents = match agents {
+                Some(agents) => container == *agents,
+                None => role.is_none_or(|role| role != HOLDER),
+            };
+            if is_agents {
                 process = client.look(&container).await?.and_then(|one| one.process);
                 found.push(one);
             }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use cofferdam_guest::protocol::Request;
 use tokio::net::UnixStream;
 
+use super::Kind;
 use super::client::Client;
 use super::reach::Reach;
 use super::whose::Whose;
@@ -21,6 +22,8 @@ use crate::sandbox::{Ability, Handle, SandboxError, identity, unable};
 /// How long an engine may take to be done with a container that has ended, and how often it is asked.
 const GONE: Duration = Duration::from_secs(8);
 const LOOK: Duration = Duration::from_millis(20);
+/// How long it may take to say that it has paused a container.
+const ASKED: Duration = Duration::from_secs(5);
 /// Until one that could not be removed is tried again.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -104,6 +107,11 @@ async fn all_gone(reach: &Reach, whose: &Whose) -> Result<(), SandboxError> {
 
 /// Removes it, and waits until the engine has it no more.
 async fn gone(client: &Client, container: &str) -> Result<(), SandboxError> {
+    // Podman waits for one that it has paused itself until it gives up, twice.
+    if client.kind() == Kind::Podman && client.look(container).await?.is_some_and(|one| one.paused)
+    {
+        client.unpause(container).await?;
+    }
     client.remove(container).await?;
     let gone = async {
         while client.look(container).await?.is_some() {
@@ -130,6 +138,10 @@ pub(super) async fn open(
         Err(SandboxError::Gone(_)) if process.is_dying().await => {
             return Err(SandboxError::NotRunning);
         }
+        Err(error @ SandboxError::TimedOut(_)) => {
+            let paused = tokio::time::timeout(ASKED, paused(reach, &whose)).await;
+            return Err(paused.ok().flatten().unwrap_or(error));
+        }
         greeted => greeted?,
     };
     Ok(GuestSandbox {
@@ -145,6 +157,27 @@ pub(super) async fn open(
         }),
         wall: None,
     })
+}
+
+/// Why it does not answer, where somebody has paused its container by the engine's own command: that stops the guest too.
+async fn paused(reach: &Reach, whose: &Whose) -> Option<SandboxError> {
+    let client = reach.client().await.ok()?;
+    for id in whose.found(client).await.ok()? {
+        if let Ok(Some(one)) = client.look(&id).await
+            && one.paused
+        {
+            let kind = client.kind();
+            return Some(SandboxError::Unsupported {
+                what: format!("somebody has paused its container by {kind}'s own command"),
+                hint: format!(
+                    "let it go on with `{} unpause {}`",
+                    kind.name(),
+                    &id[..12.min(id.len())]
+                ),
+            });
+        }
+    }
+    None
 }
 
 /// Ends a sandbox and clears away what is left of it, whatever that is.

@@ -14,6 +14,20 @@ const MOUNTS: &str = "mounts";
 const NOTHING: &str = "nothing";
 const IMAGES: &str = "images";
 
+/// These places by their real paths, as an engine was told them.
+pub(super) fn real(
+    options: &EngineOptions,
+    places: impl IntoIterator<Item = PathBuf>,
+) -> Vec<PathBuf> {
+    let home = options.home.canonicalize();
+    let home = home.unwrap_or_else(|_| options.home.clone());
+    let real = |place: PathBuf| match place.strip_prefix(&options.home) {
+        Ok(rest) => home.join(rest),
+        Err(_) => place,
+    };
+    places.into_iter().map(real).collect()
+}
+
 /// What one sandbox has of an engine's place on the host.
 pub(super) fn meeting(options: &EngineOptions, id: &impl ToString) -> PathBuf {
     meetings(options).join(id.to_string())

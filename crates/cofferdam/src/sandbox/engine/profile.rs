@@ -228,7 +228,13 @@ pub(super) fn holder(
 }
 
 /// A container of an image of anybody's, which is never started: it is there to be looked at.
-pub(super) fn looked_at(image: &str, labels: HashMap<String, String>, filter: String) -> Body {
+/// `meeting`: by which it is known whose it is.
+pub(super) fn looked_at(
+    image: &str,
+    labels: HashMap<String, String>,
+    filter: String,
+    meeting: &Bind,
+) -> Body {
     Body {
         image: Some(image.to_owned()),
         user: Some("65534:65534".to_owned()),
@@ -238,6 +244,7 @@ pub(super) fn looked_at(image: &str, labels: HashMap<String, String>, filter: St
         working_dir: Some("/".to_owned()),
         labels: Some(labels),
         host_config: Some(HostConfig {
+            mounts: Some(vec![mount(meeting)]),
             network_mode: Some("none".to_owned()),
             cap_drop: Some(vec!["ALL".to_owned()]),
             ..common(filter)

@@ -14,7 +14,7 @@ use super::guest_file::GuestFile;
 use super::holding::{GENERIC, Holding, container};
 use super::labels::{READY, of_home};
 use super::newborn::{Newborn, short};
-use super::places::meetings;
+use super::places::{self, meetings};
 use super::reach::Reach;
 use super::rendezvous::Rendezvous;
 use super::{EngineOptions, Kind};
@@ -167,7 +167,12 @@ async fn sweep(
     let [home, ready] = [of_home(options), READY.map(str::to_owned).into()];
     let labels = [home, ready].map(|(name, value)| format!("{name}={value}"));
     let mut found = false;
+    let places = places::real(options, [meetings(options)]);
     for container in client.labelled(&labels).await? {
+        // Somebody else's, of an image that has our labels.
+        if !client.meets_below(&container, &places).await? {
+            continue;
+        }
         let runs = client
             .look(&container)
             .await?

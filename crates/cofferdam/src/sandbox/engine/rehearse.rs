@@ -11,6 +11,7 @@ use super::holding::IMAGE as EMPTY;
 use super::image::Chosen;
 use super::labels::of_home;
 use super::make;
+use super::places;
 use super::reach::Reach;
 use crate::fsx;
 use crate::fsx::lock::{self, Lock};
@@ -70,8 +71,11 @@ async fn apart(reach: &Reach) -> Result<(lock::Held, Arc<Reach>), SandboxError> 
     let file = lock::open(&path).map_err(failed)?;
     if lock::try_hold(&file, Lock::Exclusive, &path).map_err(failed)? {
         let (name, value) = of_home(&options);
+        let places = places::real(&options, [places::meetings(&options)]);
         for left in client.labelled(&[format!("{name}={value}")]).await? {
-            client.remove(&left).await?;
+            if client.meets_below(&left, &places).await? {
+                client.remove(&left).await?;
+            }
         }
     }
     // Whoever clears up now finds nothing of this trial yet.
