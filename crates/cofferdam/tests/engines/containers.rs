@@ -510,9 +510,7 @@ each! {
         engine(world.kind, &["unpause", id.trim()]);
         world.engine().open(&handle).await.unwrap();
         engine(world.kind, &["pause", id.trim()]);
-        let began = std::time::Instant::now();
         world.engine().remove(&handle).await.unwrap();
-        eprintln!("ELAPSED {:?} {:?}", world.kind, began.elapsed());
         assert_eq!(world.containers(&spec), 0);
     }
 }

@@ -22,8 +22,8 @@ use crate::sandbox::{Ability, Handle, SandboxError, identity, unable};
 /// How long an engine may take to be done with a container that has ended, and how often it is asked.
 const GONE: Duration = Duration::from_secs(8);
 const LOOK: Duration = Duration::from_millis(20);
-/// How long it may take to say that it has paused a container.
-const ASKED: Duration = Duration::from_secs(5);
+/// How long a guest may be silent until its engine is asked why.
+const SILENT: Duration = Duration::from_secs(1);
 /// Until one that could not be removed is tried again.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -133,14 +133,16 @@ pub(super) async fn open(
     let whose = reach.whose(handle)?;
     let stream = Door::at(&handle.state)?.connect().await?;
     let process = Process::of(&stream)?;
-    let version = match guest::greet(&stream).await {
+    let answer = async {
+        tokio::select! {
+            greeted = guest::greet(&stream) => greeted,
+            why = silenced(reach, &whose) => Err(why),
+        }
+    };
+    let version = match answer.await {
         // One that dies closes what it has one after another, its listener among the last.
         Err(SandboxError::Gone(_)) if process.is_dying().await => {
             return Err(SandboxError::NotRunning);
-        }
-        Err(error @ SandboxError::TimedOut(_)) => {
-            let paused = tokio::time::timeout(ASKED, paused(reach, &whose)).await;
-            return Err(paused.ok().flatten().unwrap_or(error));
         }
         greeted => greeted?,
     };
@@ -157,6 +159,15 @@ pub(super) async fn open(
         }),
         wall: None,
     })
+}
+
+/// Comes to an end for who does not answer and cannot.
+async fn silenced(reach: &Reach, whose: &Whose) -> SandboxError {
+    tokio::time::sleep(SILENT).await;
+    match paused(reach, whose).await {
+        Some(why) => why,
+        None => std::future::pending().await,
+    }
 }
 
 /// Why it does not answer, where somebody has paused its container by the engine's own command: that stops the guest too.
