@@ -195,7 +195,7 @@ pub(super) fn holder(
         image: Some(image.to_owned()),
         hostname: Some(hostname.to_owned()).filter(|name| !name.is_empty()),
         user: Some("0:0".to_owned()),
-        entrypoint: Some(command.to_vec()),
+        entrypoint: Some(Vec::from(command)),
         cmd: Some(Vec::new()),
         healthcheck: Some(none()),
         stop_signal: Some("SIGKILL".to_owned()),
