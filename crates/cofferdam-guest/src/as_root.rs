@@ -32,8 +32,8 @@ const VARIABLES: [(&str, &str); 6] = [
     ("SHELL", "/bin/sh"),
     ("LANG", "C.UTF-8"),
 ];
-/// Where files of ours are.
-const OURS: &[u8] = b"/.cofferdam/";
+/// Where files of ours are: below a name that is no other container's.
+const OURS: &[u8] = b"/.cofferdam-";
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 16;
 /// How long what was killed may take to end.

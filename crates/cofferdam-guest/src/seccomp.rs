@@ -4,6 +4,9 @@
 
 use libc::{c_long, sock_filter};
 
+#[cfg(test)]
+mod profiles;
+
 const LOAD: u16 = 0x20;
 const AND: u16 = 0x54;
 const EQUAL: u16 = 0x15;
@@ -358,63 +361,4 @@ fn own_limits() -> Vec<sock_filter> {
         answer(EPERM),
         answer(ALLOW),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What Cofferdam itself makes of these when it works inside a container.
-    const NEEDED: [&str; 15] = [
-        "mount",
-        "umount2",
-        "pivot_root",
-        "chroot",
-        "move_mount",
-        "open_tree",
-        "fsopen",
-        "fsconfig",
-        "fsmount",
-        "fspick",
-        "mount_setattr",
-        "setns",
-        "sethostname",
-        "setdomainname",
-        "pidfd_getfd",
-    ];
-
-    /// The profile of a container in which Cofferdam works, as engines read it: what no sandbox may do no program of the container
-    /// may, but for what Cofferdam needs to make one.
-    fn profile() -> String {
-        let names = REFUSED.iter().map(|(name, _)| *name);
-        let names: Vec<_> = names.filter(|name| !NEEDED.contains(name)).collect();
-        let names = names.join("\",\n        \"");
-        format!(
-            "{{\n  \"defaultAction\": \"SCMP_ACT_ALLOW\",\n  \"architectures\": [\"SCMP_ARCH_X86_64\", \"SCMP_ARCH_X86\"],\n  \
-             \"syscalls\": [\n    {{\n      \"names\": [\n        \"{names}\"\n      ],\n      \
-             \"action\": \"SCMP_ACT_ERRNO\",\n      \"errnoRet\": 1\n    }}\n  ]\n}}\n"
-        )
-    }
-
-    #[test]
-    fn the_profile_for_containers_is_of_the_same_calls() {
-        let top = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
-        // One for people, and one in the executable.
-        for path in [
-            "docs/seccomp.json",
-            "crates/cofferdam/src/sandbox/engine/seccomp.json",
-        ] {
-            let path = format!("{top}{path}");
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "the way in which generated files are renewed"
-            )]
-            if std::env::var_os("COFFERDAM_UPDATE").is_some() {
-                std::fs::write(&path, profile()).unwrap();
-            }
-            assert_eq!(std::fs::read_to_string(path).unwrap(), profile());
-        }
-        let known = |name: &&str| REFUSED.iter().any(|(other, _)| other == name);
-        assert!(NEEDED.iter().all(known));
-    }
 }

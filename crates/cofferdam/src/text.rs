@@ -253,6 +253,29 @@ fn is_unsafe(c: char) -> bool {
     }
 }
 
+/// RFC 4648, in both alphabets, with padding or without.
+pub(crate) fn base64(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let (mut bits, mut count) = (0u32, 0u32);
+    for digit in text.trim_end_matches('=').bytes() {
+        let value = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'-' | b'+' => 62,
+            b'_' | b'/' => 63,
+            _ => return None,
+        };
+        bits = ((bits << 6) | u32::from(value)) & 0xffff;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count).to_le_bytes()[0]);
+        }
+    }
+    Some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

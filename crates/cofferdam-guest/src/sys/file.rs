@@ -45,6 +45,10 @@ impl Found {
     pub(crate) fn is_directory(&self) -> bool {
         self.kind == libc::S_IFDIR
     }
+
+    pub(crate) fn is_link(&self) -> bool {
+        self.kind == libc::S_IFLNK
+    }
 }
 
 pub(crate) fn look_at(fd: BorrowedFd<'_>) -> io::Result<Found> {

@@ -20,6 +20,7 @@ mod notify;
 mod poll;
 mod process;
 mod socket;
+mod walk;
 
 pub(crate) use base::{adopt, c_string};
 pub(crate) use directory::{

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use libc::{c_int, c_long, c_uint};
 
 use super::base::{check, check_int, owned};
+use super::walk::{Links, walk};
 
 pub(crate) const ATTR_RDONLY: u64 = 0x1;
 pub(crate) const ATTR_NOSUID: u64 = 0x2;
@@ -209,6 +210,16 @@ struct OpenHow {
 
 /// Opens `path` as a location below `root`, through mounts but through no symlink.
 pub(crate) fn open_inside(root: BorrowedFd<'_>, path: &CStr) -> io::Result<OwnedFd> {
+    match open_inside_by(root, path) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+            walk(root, path, libc::O_NOFOLLOW, Links::Refused)
+        }
+        opened => opened,
+    }
+}
+
+/// That by the kernel alone.
+pub(super) fn open_inside_by(root: BorrowedFd<'_>, path: &CStr) -> io::Result<OwnedFd> {
     const NO_MAGICLINKS: u64 = 0x2;
     const NO_SYMLINKS: u64 = 0x4;
     const IN_ROOT: u64 = 0x10;

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use libc::{c_int, c_long, c_uint};
 
 use super::base::{check, check_int, owned};
+use super::walk::{Links, walk};
 
 /// Of what a name stands for, without following it.
 #[derive(Debug, Clone, Copy)]
@@ -119,6 +120,23 @@ pub(crate) fn resolve(
     flags: c_int,
     how: Resolve,
 ) -> io::Result<OwnedFd> {
+    match resolve_by(base, path, flags, how) {
+        // Whoever asks it not to wait asks again.
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => match how {
+            Resolve::AtOnce => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+            Resolve::Waiting => walk(base, path, flags, Links::Followed),
+        },
+        resolved => resolved,
+    }
+}
+
+/// That by the kernel alone.
+fn resolve_by(
+    base: BorrowedFd<'_>,
+    path: &CStr,
+    flags: c_int,
+    how: Resolve,
+) -> io::Result<OwnedFd> {
     const NO_MAGICLINKS: u64 = 0x2;
     const CACHED: u64 = 0x20;
     let cached = match how {
@@ -223,11 +241,75 @@ pub(crate) fn copy_attributes(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::R
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests write files")]
 mod tests {
+    use std::os::fd::AsFd;
+
+    use super::super::mount::open_inside_by;
+    use super::super::{c_string, look_at};
     use super::*;
 
     #[test]
     fn the_structure_is_as_long_as_the_kernels() {
         assert_eq!(size_of::<Statx>(), 256);
+    }
+
+    /// The kernel's own answers are the measure.
+    #[test]
+    fn step_by_step_is_as_the_kernel_goes() {
+        let place = tempfile::tempdir().unwrap();
+        let top = place.path();
+        std::fs::create_dir_all(top.join("a/b")).unwrap();
+        std::fs::write(top.join("a/file"), "x").unwrap();
+        for (text, name) in [
+            ("a", "link"),
+            ("../a", "a/up"),
+            ("loop", "loop"),
+            ("missing", "dangling"),
+            ("/proc/self/root", "magic"),
+            ("/tmp", "absolute"),
+        ] {
+            std::os::unix::fs::symlink(text, top.join(name)).unwrap();
+        }
+        let base: OwnedFd = std::fs::File::open(top).unwrap().into();
+        let paths = [
+            "a/b",
+            "/a/b",
+            "a/./b/",
+            "a/../a/file",
+            "a/file",
+            "a/file/x",
+            "link/b",
+            "link",
+            "a/up/b",
+            "a/up",
+            "loop",
+            "loop/x",
+            "dangling",
+            "magic/etc",
+            "absolute",
+            "missing",
+            "missing/x",
+            ".",
+        ];
+        let seen = |found: io::Result<OwnedFd>| {
+            let found = found.and_then(|found| look_at(found.as_fd()));
+            let found = found.map(|found| (found.kind, found.device));
+            found.map_err(|error| error.raw_os_error())
+        };
+        for path in paths {
+            let text = c_string(path.as_bytes()).unwrap();
+            for flags in [0, libc::O_NOFOLLOW, libc::O_DIRECTORY] {
+                let kernel = resolve_by(base.as_fd(), &text, flags, Resolve::Waiting);
+                let ours = walk(base.as_fd(), &text, flags, Links::Followed);
+                assert_eq!(seen(ours), seen(kernel), "{path} {flags:o}");
+            }
+            if !path.contains("..") {
+                let kernel = open_inside_by(base.as_fd(), &text);
+                let ours = walk(base.as_fd(), &text, libc::O_NOFOLLOW, Links::Refused);
+                let name = |found: io::Result<OwnedFd>| found.is_ok();
+                assert_eq!(name(ours), name(kernel), "{path}");
+            }
+        }
     }
 }

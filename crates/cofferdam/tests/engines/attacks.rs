@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use cofferdam::authorities;
@@ -60,7 +60,7 @@ each! {
         let (host, config) = (&container["HostConfig"], &container["Config"]);
         let mounted = container["Mounts"].as_array().unwrap().iter();
         let targets: BTreeSet<String> = mounted.map(|one| one["Destination"].as_str().unwrap().to_owned()).collect();
-        let ours = |target: &String| ["/.cofferdam/", "/etc/", "/sys"].iter().any(|own| target.starts_with(own));
+        let ours = |target: &String| ["/.cofferdam-", "/etc/", "/sys"].iter().any(|own| target.starts_with(own));
         // In memory, as an engine may list it.
         let own = ["/home/agent", "/tmp", "/var/tmp"];
         let others = targets.difference(&meant).filter(|target| !ours(target) && !own.contains(&target.as_str()));
@@ -81,7 +81,7 @@ each! {
         let published = host["PortBindings"].as_object();
         assert!(published.is_none_or(serde_json::Map::is_empty), "{published:?}");
         let entry = config["Entrypoint"].to_string();
-        assert!(entry.contains("/.cofferdam/guest"), "{entry}");
+        assert!(entry.contains("/.cofferdam-") && entry.contains("/guest"), "{entry}");
         sandbox.close().await.unwrap();
         // What no engine can have as an image is none of its options.
         for image in ["--net=host", "-v/:/h", "$(id)"] {
@@ -150,7 +150,8 @@ each! {
         };
         let sandbox = world.create(&spec()).await.unwrap();
         for name in NAMES {
-            assert_eq!(ok(&*sandbox, &format!("printf %s \"${name}\"")).await, "/.cofferdam/ca.pem", "{name}");
+            let place = ok(&*sandbox, &format!("printf %s \"${name}\"")).await;
+            assert!(place.starts_with("/.cofferdam-") && place.ends_with("/ca.pem"), "{name}: {place}");
         }
         let inside = ok(&*sandbox, "cat \"$SSL_CERT_FILE\"").await;
         assert!(inside == fs::read_to_string(bundle).unwrap(), "{} bytes", inside.len());
@@ -158,7 +159,7 @@ each! {
         sandbox.close().await.unwrap();
         let image = world.image_with(&["ENV SSL_CERT_FILE=/of/the/image"], "certificates");
         let sandbox = world.with_image(&image).create(&spec(), &CancellationToken::new()).await.unwrap();
-        assert_eq!(ok(&*sandbox, "echo $SSL_CERT_FILE $CURL_CA_BUNDLE").await, "/of/the/image /.cofferdam/ca.pem\n");
+        assert_eq!(ok(&*sandbox, "echo $SSL_CERT_FILE; test -s $CURL_CA_BUNDLE").await, "/of/the/image\n");
         sandbox.close().await.unwrap();
         engine(world.kind, &["rmi", "-f", &image]);
     }
@@ -215,7 +216,7 @@ fn an_engine_of_somebody_else_is_refused() {
         let place = tempfile::tempdir().unwrap();
         let make = async |owner| {
             let between = Between::to(kind, owner, |body| body);
-            let engine = engine_at(kind, place.path(), &between);
+            let engine = engine_at(kind, place.path(), &between, IMAGE);
             (
                 engine.create(&spec(), &CancellationToken::new()).await,
                 between,
@@ -236,9 +237,9 @@ fn an_engine_of_somebody_else_is_refused() {
     }
 }
 
-fn engine_at(kind: Kind, place: &Path, between: &Between) -> Engine {
+pub(crate) fn engine_at(kind: Kind, place: &Path, between: &Between, image: &str) -> Engine {
     let mut options = EngineOptions::new(place.join("engine"), Surroundings::default());
-    options.image = Some(IMAGE.to_owned());
+    options.image = Some(image.to_owned());
     match kind {
         Kind::Docker => options.around.docker_host = Some(between.host().into()),
         Kind::Podman => options.around.container_host = Some(between.host().into()),
@@ -247,50 +248,70 @@ fn engine_at(kind: Kind, place: &Path, between: &Between) -> Engine {
 }
 
 /// Whoever is quicker at the meeting than a container's first process is not its guest, even where they are the first process of a
-/// container of their own.
+/// container of their own, and where they run what our guest is.
 #[test]
 fn somebody_else_at_the_meeting_is_refused() {
-    const COMES: &str = "import socket, sys, time\nprint('ready', flush=True)\nfor _ in range(30000):\n    try:\n        s = socket.socket(socket.AF_UNIX)\n        \
-                         s.connect(sys.argv[1])\n        time.sleep(20)\n        break\n    except OSError: time.sleep(0.001)";
+    const COMES: &str = "import os, socket, sys, time\nprint('ready', flush=True)\nfor _ in range(30000):\n    try:\n        \
+                         s = socket.socket(socket.AF_UNIX)\n        s.connect(sys.argv[1])\n        \
+                         time.sleep(20)\n        break\n    except OSError: time.sleep(0.001)";
+    const GUEST: &str = "import os, sys, time\nprint('ready', flush=True)\nfor _ in range(30000):\n    \
+                         if os.path.exists(sys.argv[1]): os.execv(sys.argv[2], ['guest', 'init', sys.argv[1]])\n    \
+                         time.sleep(0.001)";
     for kind in [Kind::Docker, Kind::Podman] {
         if !is_there(kind) {
             continue;
         }
         let world = World::of(kind);
-        let spec = spec();
-        let socket = world
-            .home()
-            .join("meet")
-            .join(spec.id.to_string())
-            .join("s");
-        let own = [
-            "--user",
-            "--map-root-user",
-            "--pid",
-            "--fork",
-            "--kill-child",
-        ];
-        let mut command = Command::new("unshare");
-        command.args(own).args(["python3", "-c", COMES]).arg(socket);
-        let mut other = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(other.stdout.as_mut().unwrap())
-            .read_line(&mut said)
-            .unwrap();
+        // The control, which makes the guest's file.
         run_async(async {
-            let error = world.create(&spec).await.unwrap_err().to_string();
-            assert!(
-                error.contains("somebody else came in its container's place"),
-                "{error}"
-            );
-            world
-                .eventually("its container goes", || world.containers(&spec) == 0)
-                .await;
-            assert_eq!(world.left(), <[String; 0]>::default());
+            let sandbox = world.create(&spec()).await.unwrap();
+            sandbox.close().await.unwrap();
         });
-        other.kill().unwrap();
-        other.wait().unwrap();
+        let guest = guest_file(&world.home());
+        for comes in [COMES, GUEST] {
+            let spec = spec();
+            let meetings = world.home().join("meet");
+            let socket = meetings.join(spec.id.to_string()).join("s");
+            let own = [
+                "--user",
+                "--map-root-user",
+                "--pid",
+                "--fork",
+                "--kill-child",
+            ];
+            let mut command = Command::new("unshare");
+            command.args(own).args(["python3", "-c", comes]);
+            command.args([&socket, &guest]);
+            let mut other = command.stdout(Stdio::piped()).spawn().unwrap();
+            let mut said = String::new();
+            BufReader::new(other.stdout.as_mut().unwrap())
+                .read_line(&mut said)
+                .unwrap();
+            run_async(async {
+                let error = world.create(&spec).await.unwrap_err().to_string();
+                assert!(
+                    error.contains("somebody else came in its container's place"),
+                    "{error}"
+                );
+                world
+                    .eventually("its container goes", || world.containers(&spec) == 0)
+                    .await;
+                assert_eq!(world.left(), <[String; 0]>::default());
+            });
+            other.kill().unwrap();
+            other.wait().unwrap();
+        }
     }
+}
+
+/// What containers run as process 1, as a file of the host's.
+pub(crate) fn guest_file(home: &Path) -> PathBuf {
+    let files = fs::read_dir(home).unwrap().map(|file| file.unwrap().path());
+    let mut guests = files.filter(|path| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.starts_with("cofferdam-guest-")
+    });
+    guests.next().unwrap()
 }
 
 /// The wall is tried from inside the agent's own container: one whose holder the engine made otherwise is found out. Here everybody
@@ -304,7 +325,7 @@ fn a_wall_that_an_engine_made_otherwise_is_found_out() {
         let world = World::of(kind);
         let make = async |change: fn(String) -> String| {
             let between = Between::to(kind, None, change);
-            let engine = engine_at(kind, &world.home(), &between);
+            let engine = engine_at(kind, &world.home(), &between, IMAGE);
             let (mut spec, handle) = world.living();
             spec.network = world.wall(&spec, &[]);
             let made = engine.create(&spec, &CancellationToken::new()).await;
@@ -344,7 +365,7 @@ fn an_engine_that_filters_nothing_is_refused() {
         let world = World::of(kind);
         let make = async |change: fn(String) -> String| {
             let between = Between::to(kind, None, change);
-            let engine = engine_at(kind, &world.home(), &between);
+            let engine = engine_at(kind, &world.home(), &between, IMAGE);
             let (spec, handle) = world.living();
             let made = engine.create(&spec, &CancellationToken::new()).await;
             engine.remove(&handle).await.unwrap();

@@ -13,7 +13,7 @@ use cofferdam_lab::skip;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{World, each, engine, finish, mount, ok, spec};
+use crate::world::{World, each, engine, finish, mount, ok, spec, try_engine};
 
 each! {
     async fn a_program_has_no_right_that_an_ordinary_one_has_not(world: World) {
@@ -416,7 +416,7 @@ each! {
             assert!(seen[0] != "0" && seen[0] != "4321", "{user}: {seen:?}");
             assert_eq!(seen[1..], ["0", "0", "yes"], "{user}");
             let started = inspect("{{.Path}} {{json .Config.Healthcheck}}");
-            assert!(started.starts_with("/.cofferdam/guest") && !started.contains("touch"), "{started}");
+            assert!(started.starts_with("/.cofferdam-") && started.contains("/guest ") && !started.contains("touch"), "{started}");
             // What it declares is there, is this sandbox's alone, and goes with it.
             let volume = inspect("{{range .Mounts}}{{if eq .Type \"volume\"}}{{.Name}}{{end}}{{end}}");
             assert!(volumes().lines().any(|one| one == volume), "{user}: {volume}");
@@ -483,5 +483,34 @@ each! {
         assert_eq!(fs::read_to_string(lower.join("tree/deep/file")).unwrap(), "below\n");
         let new = changes.join("upper/new");
         assert_eq!((fs::read_to_string(&new).unwrap().as_str(), new.metadata().unwrap().uid()), ("new\n", own));
+    }
+}
+
+each! {
+    /// An engine's own pause stops the guest too: who asks is told so, and the end does not wait for it.
+    async fn one_that_the_engine_has_paused_is_named_and_ends(world: World) {
+        let (mut spec, handle) = world.living();
+        spec.place = Some(handle.state.clone());
+        drop(world.create(&spec).await.unwrap());
+        let label = format!("label=io.cofferdam.id={}", spec.id);
+        let id = engine(world.kind, &["ps", "-q", "--filter", &label]);
+        if let Err(why) = try_engine(world.kind, &["pause", id.trim()]) {
+            world.engine().remove(&handle).await.unwrap();
+            return skip!("an engine that cannot pause: {why}");
+        }
+        match world.engine().open(&handle).await {
+            Err(SandboxError::Unsupported { what, hint }) => {
+                assert!(what.contains("somebody has paused its container"), "{what}");
+                let command = format!("`{} unpause {}`", world.kind.name(), id.trim());
+                assert!(hint.contains(&command), "{hint}");
+            }
+            other => panic!("{other:?}"),
+        }
+        // The control: let go on, it answers.
+        engine(world.kind, &["unpause", id.trim()]);
+        world.engine().open(&handle).await.unwrap();
+        engine(world.kind, &["pause", id.trim()]);
+        world.engine().remove(&handle).await.unwrap();
+        assert_eq!(world.containers(&spec), 0);
     }
 }

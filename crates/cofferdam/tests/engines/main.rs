@@ -14,5 +14,6 @@ mod world;
 mod attacks;
 mod conforms;
 mod containers;
+mod images;
 mod others;
 mod ready;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{HeaderMap, SERVER};
-use hyper::{Request, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
@@ -23,6 +23,12 @@ const LISTINGS: Duration = Duration::from_secs(3);
 const BETWEEN_LISTINGS: Duration = Duration::from_millis(50);
 /// In Podman's answer then.
 const GONE: &str = "container not known";
+
+/// Of Podman's container that is half removed: one that ended while another one joined it has no files any more, and nobody can look at it.
+/// It stays until that other one is removed.
+pub(super) fn is_half_removed(error: &io::Error) -> bool {
+    error.to_string().contains(GONE)
+}
 
 /// What every engine answers, in whatever version it is asked, and cheaply: no program is started for it.
 pub(super) async fn greet(socket: &Path) -> io::Result<Greeting> {
@@ -53,6 +59,45 @@ pub(super) async fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> io::R
     }
 }
 
+/// What a path is in a container that does not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Nothing, or what is no link.
+    Straight,
+    /// A link, and where it leads in the container.
+    Leads(String),
+}
+
+/// `path`: that of the question, which ends with the one asked about. Nothing of it is started or sent.
+pub(super) async fn way(socket: &Path, path: &str) -> io::Result<Way> {
+    #[derive(serde::Deserialize)]
+    struct Stat {
+        mode: u32,
+        #[serde(rename = "linkTarget", default)]
+        leads: String,
+    }
+    /// Of a link, as Go numbers kinds of files.
+    const LINK: u32 = 1 << 27;
+    let asked = tokio::time::timeout(PATIENCE, ask(Method::HEAD, socket, path)).await;
+    let (status, headers, _) = asked.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    // Podman (4.3) has one with the status that there is none, where a link leads nowhere.
+    let Some(stat) = headers.get("x-docker-container-path-stat") else {
+        return match status {
+            StatusCode::NOT_FOUND => Ok(Way::Straight),
+            status => Err(io::Error::other(format!(
+                "{status}, where it was asked what is at a path"
+            ))),
+        };
+    };
+    let stat = stat.to_str().ok().and_then(crate::text::base64);
+    let stat = stat.and_then(|text| serde_json::from_slice::<Stat>(&text).ok());
+    let stat = stat.ok_or_else(|| io::Error::other("what is at a path cannot be read"))?;
+    Ok(match stat.mode & LINK {
+        0 => Way::Straight,
+        _ => Way::Leads(crate::text::printable_line(&stat.leads)),
+    })
+}
+
 /// A list of containers. Podman (4.3) gives none where one goes, whosever it is, while the list is made: then it is asked again, and
 /// at last by another path, where there is one.
 pub(super) async fn list<T: DeserializeOwned>(
@@ -63,7 +108,7 @@ pub(super) async fn list<T: DeserializeOwned>(
     let began = Instant::now();
     loop {
         match get(socket, path).await {
-            Err(error) if error.to_string().contains(GONE) => {
+            Err(error) if is_half_removed(&error) => {
                 if began.elapsed() >= LISTINGS {
                     let Some(otherwise) = otherwise else {
                         return Err(error);
@@ -148,17 +193,22 @@ fn refusal(body: &[u8]) -> String {
 }
 
 async fn bounded(socket: &Path, path: &str) -> io::Result<(StatusCode, HeaderMap, Bytes)> {
-    let asked = tokio::time::timeout(PATIENCE, ask(socket, path)).await;
+    let asked = tokio::time::timeout(PATIENCE, ask(Method::GET, socket, path)).await;
     asked.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
-async fn ask(socket: &Path, path: &str) -> io::Result<(StatusCode, HeaderMap, Bytes)> {
+async fn ask(
+    method: Method,
+    socket: &Path,
+    path: &str,
+) -> io::Result<(StatusCode, HeaderMap, Bytes)> {
     let stream = UnixStream::connect(socket).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(io::Error::other)?;
     let connection = tokio::spawn(connection);
-    let request = Request::get(path).header("host", "engine");
+    let request = Request::builder().method(method).uri(path);
+    let request = request.header("host", "engine");
     let request = request
         .body(Empty::<Bytes>::new())
         .map_err(io::Error::other)?;

@@ -12,11 +12,11 @@ use tokio_util::sync::CancellationToken;
 use super::ask::{self, encoded};
 use super::client::Client;
 use super::holding::IMAGE as EMPTY;
-use super::image::Image;
+use super::image::{Chosen, Image};
+use super::inside::Inside;
 use super::labels::{of_home, of_no_repository};
-use super::make;
-use super::places::{meeting, wall_meeting};
-use super::profile::GUEST;
+use super::make::{self, Up};
+use super::places::{self, meeting, wall_meeting};
 use super::rendezvous::Rendezvous;
 use super::{Engine, Kind};
 use crate::embedded;
@@ -98,14 +98,18 @@ impl Engine {
         client.can_have_sandboxes().await?;
         // What cannot be taken away now is by a later one.
         let _ = self.clear(client).await;
-        client.empty_image(EMPTY).await?;
-        let empty = (EMPTY.to_owned(), Vec::new());
+        let empty = Chosen::empty(client.empty_image(EMPTY).await?);
         let id = wall.sandbox;
         let hostname = format!("cofferdam-build-{}", id.short());
         let mut spec = SandboxSpec::new(id, wall.name.clone(), hostname, "/");
         spec.network = Network::Wall(Box::new(wall));
         let made = make::come_up(&self.reach, client, &empty, &spec, None, cancel);
-        let (sandbox, files, made) = Box::pin(made).await?;
+        let Up {
+            sandbox,
+            rendezvous: files,
+            inside,
+            made,
+        } = Box::pin(made).await?;
         let proven = async {
             let gone = || SandboxError::Start("its container is gone again".to_owned());
             let container = made.containers.first().ok_or_else(gone)?;
@@ -114,7 +118,8 @@ impl Engine {
                 .await?
                 .and_then(|found| found.process);
             let choice = network_choice(client.kind(), container, process.ok_or_else(gone)?);
-            self.prove(client, &sandbox, &choice, id, cancel).await?;
+            let guest = (&sandbox, &inside);
+            self.prove(client, guest, &choice, id, cancel).await?;
             Ok(choice)
         };
         match proven.await {
@@ -135,6 +140,7 @@ impl Engine {
     async fn clear(&self, client: &Client) -> Result<(), SandboxError> {
         let options = &self.reach.options;
         let (name, value) = of_home(options);
+        let places = places::real(options, [places::meetings(options)]);
         for one in client.listed(&[format!("{name}={value}")]).await? {
             let Some(id) = of_no_repository(&one.labels) else {
                 continue;
@@ -144,7 +150,8 @@ impl Engine {
                 continue;
             }
             let found = client.look(&one.id).await?;
-            if found.is_some_and(|one| one.process.is_none()) {
+            let ended = found.is_some_and(|one| one.process.is_none());
+            if ended && client.meets_below(&one.id, &places).await? {
                 client.remove(&one.id).await?;
             }
         }
@@ -155,13 +162,15 @@ impl Engine {
     async fn prove(
         &self,
         client: &Client,
-        sandbox: &GuestSandbox,
+        (sandbox, inside): (&GuestSandbox, &Inside),
         choice: &str,
         id: SandboxId,
         cancel: &CancellationToken,
     ) -> Result<(), SandboxError> {
         let failed = |error: &dyn std::fmt::Display| SandboxError::Start(error.to_string());
-        let mut run = sandbox.exec(ExecRequest::new([GUEST, "network"])).await?;
+        let mut run = sandbox
+            .exec(ExecRequest::new([inside.guest().as_str(), "network"]))
+            .await?;
         let mut ours = String::new();
         if let Some(said) = run.take_stderr() {
             let read = said.take(256).read_to_string(&mut ours).await;

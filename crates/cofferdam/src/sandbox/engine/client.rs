@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bollard::Docker as Api;
@@ -17,19 +18,21 @@ use futures_util::StreamExt;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
+use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
 use super::Kind;
 use super::about::About;
-use super::ask;
+use super::ask::{self, Way};
 use super::find::Endpoint;
-use super::image::Image;
+use super::image::{Chosen, Image};
 use super::labels::{HOLDER, ROLE};
 use super::profile::Body;
 use super::unreachable::{unanswered, unreachable};
 use super::users::Users;
 use super::version::{self, Greeting, Version};
 use crate::sandbox::{Limits, SandboxError, limits};
+use crate::text::hex;
 
 /// How long an engine may take for one answer, in seconds. Making a container on a machine that is busy takes seconds.
 const ANSWER: u64 = 60;
@@ -62,6 +65,8 @@ pub(super) struct Container {
     /// Its first process, as the host numbers it; none where it does not run.
     pub(super) process: Option<i64>,
     pub(super) problem: Option<String>,
+    /// By the engine's own pause.
+    pub(super) paused: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -83,12 +88,27 @@ struct Inspected {
     state: State,
 }
 
+/// What is mounted in a container.
+#[derive(Debug, Deserialize)]
+struct Mounted {
+    #[serde(rename = "Mounts", default)]
+    mounts: Vec<Source>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Source {
+    #[serde(rename = "Source")]
+    source: Option<PathBuf>,
+}
+
 #[derive(Debug, Deserialize)]
 struct State {
     #[serde(rename = "Pid", default)]
     pid: i64,
     #[serde(rename = "Error", default)]
     error: String,
+    #[serde(rename = "Paused", default)]
+    paused: bool,
 }
 
 impl Client {
@@ -193,15 +213,17 @@ impl Client {
         version::path(self.version, rest)
     }
 
-    /// The first of these images that is there, with its environment.
-    pub(super) async fn first_image(
-        &self,
-        names: &[String],
-    ) -> Result<(String, Vec<String>), SandboxError> {
+    /// The first of these images that is there.
+    pub(super) async fn first_image(&self, names: &[String]) -> Result<Chosen, SandboxError> {
         for name in names {
             if let Some(found) = self.inspect_image(name).await? {
                 let config = found.config.unwrap_or_default();
-                return Ok((name.clone(), config.env.unwrap_or_default()));
+                return Ok(Chosen {
+                    name: name.clone(),
+                    id: found.id.or_else(|| Some(name.clone())),
+                    variables: config.env.unwrap_or_default(),
+                    volumes: config.volumes.unwrap_or_default(),
+                });
             }
         }
         let kind = self.kind();
@@ -222,6 +244,10 @@ impl Client {
                         kind.name()
                     )
                 }
+                _ if is_of_a_repository(last) => format!(
+                    "build it with `cofferdam build --sandbox {}` in its repository",
+                    kind.name()
+                ),
                 _ => format!("get it with `{} pull {last}`", kind.name()),
             },
         })
@@ -277,14 +303,11 @@ impl Client {
         }
     }
 
-    /// The id of an image without a file in it, which is made unless it is there. By its name one engine would look for it at
-    /// a registry.
+    /// The id of an image without a file in it, which is made unless it is there: whatever else has its name is none. By its name one
+    /// engine would look for it at a registry.
     pub(super) async fn empty_image(&self, name: &str) -> Result<String, SandboxError> {
-        let id = async || {
-            let found = self.inspect_image(name).await;
-            found.map(|found| found.and_then(|found| found.id))
-        };
-        if let Some(id) = id().await? {
+        let found = self.inspect_image(name).await?;
+        if let Some(id) = found.filter(is_empty).and_then(|found| found.id) {
             return Ok(id);
         }
         let options = CreateImageOptions {
@@ -293,13 +316,13 @@ impl Client {
             repo: Some(name.to_owned()),
             ..CreateImageOptions::default()
         };
-        // The end of an archive.
-        let body = bollard::body_full(vec![0; 1024].into());
+        let body = bollard::body_full(NOTHING.to_vec().into());
         let mut made = Box::pin(self.api.create_image(Some(options), Some(body), None));
         while let Some(step) = made.next().await {
             step.map_err(|error| self.failed("make an image", &error))?;
         }
-        id().await?.ok_or_else(|| {
+        let made = self.inspect_image(name).await?;
+        made.and_then(|made| made.id).ok_or_else(|| {
             SandboxError::Start(format!("{} has lost an image that it made", self.kind()))
         })
     }
@@ -350,14 +373,42 @@ impl Client {
         })
     }
 
-    /// What of the engine's answer `T` has. None where there is no such container.
+    /// What of the engine's answer `T` has. None where there is no such container, or one that is half removed.
     pub(super) async fn inspect<T: DeserializeOwned>(
         &self,
         id: &str,
     ) -> Result<Option<T>, SandboxError> {
         let path = self.path(&format!("/containers/{id}/json"));
-        let found = ask::get::<T>(&self.endpoint.socket, &path).await;
-        found.map_err(|error| self.broken("look at a container", &error))
+        match ask::get::<T>(&self.endpoint.socket, &path).await {
+            Err(error) if ask::is_half_removed(&error) => Ok(None),
+            found => found.map_err(|error| self.broken("look at a container", &error)),
+        }
+    }
+
+    /// What this path is in a container that was not started.
+    pub(super) async fn way(&self, id: &str, path: &str) -> Result<Way, SandboxError> {
+        let path = ask::encoded(path);
+        let path = self.path(&format!("/containers/{id}/archive?path={path}"));
+        let found = ask::way(&self.endpoint.socket, &path).await;
+        found.map_err(|error| self.broken("look at an image's files", &error))
+    }
+
+    /// Whether a container meets its maker below one of these places of ours. What is written on it anybody may write, and an engine
+    /// writes what its image has too.
+    pub(super) async fn meets_below(
+        &self,
+        id: &str,
+        places: &[PathBuf],
+    ) -> Result<bool, SandboxError> {
+        let path = self.path(&format!("/containers/{id}/json"));
+        let found = match ask::get::<Mounted>(&self.endpoint.socket, &path).await {
+            // It has no files and never runs again: then its labels decide.
+            Err(error) if ask::is_half_removed(&error) => return Ok(true),
+            found => found.map_err(|error| self.broken("look at a container", &error))?,
+        };
+        let sources = found.into_iter().flat_map(|found| found.mounts);
+        let mut sources = sources.filter_map(|one| one.source);
+        Ok(sources.any(|source| places.iter().any(|place| source.starts_with(place))))
     }
 
     /// None where there is no such container.
@@ -366,6 +417,7 @@ impl Client {
         Ok(found.map(|Inspected { state }| Container {
             process: Some(state.pid).filter(|&pid| pid > 0),
             problem: Some(state.error).filter(|error| !error.is_empty()),
+            paused: state.paused,
         }))
     }
 
@@ -395,6 +447,12 @@ impl Client {
         found.retain(has_all);
         found.sort_by_key(|one| one.labels.get(ROLE).is_some_and(|role| role == HOLDER));
         Ok(found)
+    }
+
+    /// Lets it go on after the engine's own pause.
+    pub(super) async fn unpause(&self, id: &str) -> Result<(), SandboxError> {
+        let done = self.api.unpause_container(id).await;
+        done.map_err(|error| self.failed("let a container go on", &error))
     }
 
     /// Ends it where it runs. It is no error where it is gone, or about to go.
@@ -434,9 +492,43 @@ async fn floor(endpoint: &Endpoint) -> Result<Option<Version>, SandboxError> {
     Ok(floor.map(|floor| version::numbers(&floor)))
 }
 
+/// The end of an archive.
+const NOTHING: [u8; 1024] = [0; 1024];
+
+/// Whether an image has neither files nor settings: of those an engine would do some for each container.
+fn is_empty(image: &ImageInspect) -> bool {
+    let nothing = format!("sha256:{}", hex(&Sha256::digest(NOTHING)));
+    let layers = image
+        .root_fs
+        .as_ref()
+        .and_then(|root| root.layers.as_deref());
+    let config = image.config.clone().unwrap_or_default();
+    let none = |list: &Option<Vec<String>>| list.as_ref().is_none_or(Vec::is_empty);
+    layers == Some(&[nothing])
+        && [
+            &config.env,
+            &config.entrypoint,
+            &config.cmd,
+            &config.volumes,
+            &config.on_build,
+        ]
+        .into_iter()
+        .all(none)
+        && config.labels.is_none_or(|labels| labels.is_empty())
+        && config.user.is_none_or(|user| user.is_empty())
+}
+
 /// Whether `build-base` makes images of this name.
 fn is_of_ours(name: &str) -> bool {
     name.split_once(':').map_or(name, |(name, _)| name) == crate::names::BASE_IMAGE
+}
+
+/// Whether `build` makes images of this name: see [`crate::names::RepoPath::image`].
+fn is_of_a_repository(name: &str) -> bool {
+    let name = name.strip_suffix(":latest").unwrap_or_default();
+    let rest = name.strip_prefix("cofferdam-").unwrap_or_default();
+    let hash = rest.rsplit_once('-').map_or("", |(_, hash)| hash);
+    hash.len() == 8 && hash.bytes().all(|one| one.is_ascii_hexdigit())
 }
 
 fn status(error: &ApiError) -> Option<u16> {
@@ -480,7 +572,20 @@ fn said(error: &ApiError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::lacks_network;
+    use super::{is_of_a_repository, lacks_network};
+
+    #[test]
+    fn images_of_repositories_are_known_by_their_names() {
+        assert!(is_of_a_repository("cofferdam-api-server-0123abcd:latest"));
+        for other in [
+            "debian:bookworm-slim",
+            "cofferdam-base:latest",
+            "cofferdam-api-server-0123abcd:2",
+            "x-0123abcd:latest",
+        ] {
+            assert!(!is_of_a_repository(other), "{other}");
+        }
+    }
 
     /// In the words of Podman 4.3, and of later ones about pasta.
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use super::profile::{AGENT_HOME, AUTHORITIES};
+use super::profile::AGENT_HOME;
 use crate::authorities;
 use crate::sandbox::SandboxSpec;
 use crate::sandbox::spec::search_first;
@@ -24,9 +24,13 @@ const BELIEVE: [&str; 7] = [
 ];
 
 /// What of it programs get that somebody starts by the engine, where a person lives: the way to our `git`, and whom to believe.
-pub(super) fn of_the_container(spec: &SandboxSpec, image: &[String]) -> Option<Vec<String>> {
+pub(super) fn of_the_container(
+    spec: &SandboxSpec,
+    image: &[String],
+    bundle: &str,
+) -> Option<Vec<String>> {
     spec.search_first.as_ref()?;
-    let whole = environment(spec, image);
+    let whole = environment(spec, image, bundle);
     let names = std::iter::once("PATH").chain(BELIEVE);
     let set = names.filter_map(|name| {
         let value = whole.get(std::ffi::OsStr::new(name))?.to_str()?;
@@ -36,7 +40,12 @@ pub(super) fn of_the_container(spec: &SandboxSpec, image: &[String]) -> Option<V
 }
 
 /// The image's own, then what is the same in every sandbox, then what the caller gives. `image`: `NAME=value` each.
-pub(super) fn environment(spec: &SandboxSpec, image: &[String]) -> BTreeMap<OsString, OsString> {
+/// `bundle`: where whom this machine believes is, if it believes anybody.
+pub(super) fn environment(
+    spec: &SandboxSpec,
+    image: &[String],
+    bundle: &str,
+) -> BTreeMap<OsString, OsString> {
     let mut environment: BTreeMap<OsString, OsString> = BTreeMap::from([
         ("PATH".into(), PATH.into()),
         ("LANG".into(), "C.UTF-8".into()),
@@ -44,7 +53,7 @@ pub(super) fn environment(spec: &SandboxSpec, image: &[String]) -> BTreeMap<OsSt
         ("TERM".into(), "xterm-256color".into()),
     ]);
     if authorities::bundle().is_some() {
-        environment.extend(BELIEVE.map(|name| (name.into(), AUTHORITIES.into())));
+        environment.extend(BELIEVE.map(|name| (name.into(), bundle.into())));
     }
     environment.extend(image.iter().filter_map(|entry| {
         let (name, value) = entry.split_once('=')?;

@@ -3,7 +3,9 @@
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
+use super::EngineOptions;
 use super::client::Client;
+use super::filter;
 use super::labels::{HOLDER, ROLE};
 use super::profile::{MAPS_ROOT, OF_ROOT};
 use super::reach::Reach;
@@ -104,12 +106,15 @@ pub(super) async fn examine(reach: &Reach, handle: &Handle) -> Result<Vec<Examin
     let made = record::whose(reach.place(handle))?.made;
     for container in reach.whose(handle)?.found(client).await? {
         if let Some(one) = client.inspect::<Container>(&container).await? {
-            let role = one
-                .config
-                .labels
-                .as_ref()
-                .and_then(|labels| labels.get(ROLE));
-            if role.is_none_or(|role| role != HOLDER) {
+            let labels = one.config.labels.as_ref();
+            let role = labels.and_then(|labels| labels.get(ROLE));
+            // An image can have our labels. One that an earlier version made has nothing else that tells.
+            let agents = made.as_ref().and_then(|made| made.containers.first());
+            let is_agents = match agents {
+                Some(agents) => container == *agents,
+                None => role.is_none_or(|role| role != HOLDER),
+            };
+            if is_agents {
                 process = client.look(&container).await?.and_then(|one| one.process);
                 found.push(one);
             }
@@ -117,7 +122,7 @@ pub(super) async fn examine(reach: &Reach, handle: &Handle) -> Result<Vec<Examin
     }
     match &found[..] {
         [one] => {
-            let mut all = one.weaker(client.users()?, made.as_ref());
+            let mut all = one.weaker(client.users()?, made.as_ref(), &reach.options);
             let process = process.and_then(|pid| i32::try_from(pid).ok());
             all.push(examined::filter(process));
             Ok(all)
@@ -134,7 +139,7 @@ pub(super) async fn examine(reach: &Reach, handle: &Handle) -> Result<Vec<Examin
 }
 
 impl Container {
-    fn weaker(&self, users: Users, made: Option<&Made>) -> Vec<Examined> {
+    fn weaker(&self, users: Users, made: Option<&Made>, engine: &EngineOptions) -> Vec<Examined> {
         let host = &self.host_config;
         let is = |wrong: bool, said: &str| wrong.then(|| said.to_owned());
         // Who is root of their engine starts as that, and is somebody else before anything runs.
@@ -163,7 +168,14 @@ impl Container {
         let unconfined = options.iter().any(|option| option.contains("unconfined"));
         let refuses = (options.iter()).any(|option| option.starts_with("no-new-privileges"));
         let filter = is(unconfined, &options.join(", "))
-            .or_else(|| is(!refuses, "`no-new-privileges` is missing"));
+            .or_else(|| is(!refuses, "`no-new-privileges` is missing"))
+            .or_else(|| {
+                let ours = filter::is_in_force(options, users, engine);
+                is(
+                    !ours,
+                    "it is another one than Cofferdam gives now: stop it and start it",
+                )
+            });
         let modes = [
             ("pid", &host.pid_mode),
             ("ipc", &host.ipc_mode),
@@ -197,15 +209,7 @@ impl Container {
                     "none added"
                 },
             ),
-            Examined::of(
-                "its filter",
-                filter,
-                if mapped {
-                    "ours, and no new privileges"
-                } else {
-                    "the engine's, and no new privileges"
-                },
-            ),
+            Examined::of("its filter", filter, "ours, and no new privileges"),
             Examined::of(
                 "its namespaces",
                 (!shared.is_empty()).then(|| shared.join(", ")),
@@ -323,6 +327,7 @@ fn some(what: &str, list: Option<&[String]>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Kind, Surroundings};
     use super::*;
 
     fn made() -> Made {
@@ -346,8 +351,12 @@ mod tests {
     }
 
     fn broken_of(text: &str, users: Users) -> Vec<&'static str> {
-        let container: Container = serde_json::from_str(text).unwrap();
-        (container.weaker(users, Some(&made())).into_iter())
+        let place = tempfile::tempdir().unwrap();
+        let options = EngineOptions::new(place.path(), Surroundings::default());
+        let ours = filter::option(Kind::Podman, users, &options).unwrap();
+        let text = text.replace("seccomp=ours", &ours);
+        let container: Container = serde_json::from_str(&text).unwrap();
+        (container.weaker(users, Some(&made()), &options).into_iter())
             .filter(|one| matches!(one.found, Held::Broken(_)))
             .map(|one| one.what)
             .collect()
@@ -355,7 +364,7 @@ mod tests {
 
     #[test]
     fn what_is_weaker_is_named() {
-        let good = r#"{"Config":{"User":"1:1"},"HostConfig":{"SecurityOpt":["no-new-privileges"],"NetworkMode":"none",
+        let good = r#"{"Config":{"User":"1:1"},"HostConfig":{"SecurityOpt":["no-new-privileges","seccomp=ours"],"NetworkMode":"none",
             "CapDrop":["ALL"],"Memory":1000,"PidsLimit":10},"Mounts":[{"Type":"bind","Source":"/a","Destination":"/b","RW":false},
             {"Type":"volume","Source":"/var/lib/x","Destination":"/data","RW":true}]}"#;
         assert_eq!(broken(good), [""; 0]);
@@ -379,6 +388,9 @@ mod tests {
         assert_eq!(broken(&good.replace("\"ALL\"", &named)), [""; 0]);
         for (right, wrong, what) in [
             ("\"ALL\"", "\"NET_RAW\"", "its rights"),
+            (",\"seccomp=ours\"", "", "its filter"),
+            ("seccomp=ours", "seccomp=/other.json", "its filter"),
+            ("no-new-privileges", "x", "its filter"),
             ("\"Memory\":1000", "\"Memory\":1001", "its limits"),
             ("\"PidsLimit\":10", "\"PidsLimit\":-1", "its limits"),
             ("\"RW\":false", "\"RW\":true", "its mounts"),

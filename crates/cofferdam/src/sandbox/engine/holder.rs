@@ -79,6 +79,7 @@ impl<'a> Holder<'a> {
     pub(super) async fn start(self) -> Result<Held<'a>, SandboxError> {
         let Holding {
             client,
+            guest,
             limit,
             cancel,
             ..
@@ -90,7 +91,7 @@ impl<'a> Holder<'a> {
             client.start(self.container.id()).await?;
             limit
         };
-        let met = meet(client, &self.rendezvous, self.container.id());
+        let met = meet(client, &self.rendezvous, self.container.id(), guest);
         let (stream, _) = bounded(met, limit, cancel).await?;
         let frame = describe()?;
         guest::send(&stream, &frame, &[])

@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::EngineOptions;
 use super::client::Client;
+use super::filter;
+use super::guest_file::GuestFile;
+use super::inside::Inside;
 use super::mounts::Bind;
 use super::newborn::{Newborn, go_on, short};
-use super::profile::{self, Body, GUEST, MEETING};
+use super::profile::{self, Body};
 use super::rendezvous::Rendezvous;
 use crate::names::SandboxId;
 use crate::sandbox::{Access, SandboxError};
@@ -24,12 +28,12 @@ pub(super) const GENERIC: &str = "cofferdam";
 #[derive(Clone)]
 pub(super) struct Holding<'a> {
     pub(super) client: &'a Client,
+    pub(super) options: &'a EngineOptions,
     pub(super) id: SandboxId,
     /// A joined container shows its holder's.
     pub(super) hostname: &'a str,
     pub(super) labels: HashMap<String, String>,
-    /// The guest's file.
-    pub(super) guest: &'a Path,
+    pub(super) guest: &'a GuestFile,
     /// A directory for the meeting, of its own.
     pub(super) meeting: &'a Path,
     /// For each step of its guest.
@@ -45,18 +49,25 @@ pub(super) async fn container<'a>(
 ) -> Result<Newborn<'a>, SandboxError> {
     let client = of.client;
     let image = client.empty_image(IMAGE).await?;
+    let users = client.users()?;
+    let inside = Inside::random()?;
+    let read_only = Access::ReadOnly;
     let binds = [
-        Bind::of(of.guest, Path::new(GUEST), Access::ReadOnly)?,
-        Bind::of(meeting, Path::new(MEETING), Access::ReadOnly)?,
+        Bind::of(of.guest.path(), Path::new(&inside.guest()), read_only)?,
+        Bind::of(meeting, Path::new(&inside.meeting()), read_only)?,
     ];
     let role = if waits { "hold-ready" } else { "hold" };
     let body: Body = profile::holder(
-        client.users()?,
+        (users, filter::option(client.kind(), users, of.options)?),
         &image,
         of.hostname,
         of.labels.clone(),
         &binds,
-        [role.to_owned(), Rendezvous::socket(MEETING)],
+        [
+            inside.guest(),
+            role.to_owned(),
+            Rendezvous::socket(&inside.meeting()),
+        ],
     );
     let name = format!("cofferdam-holder-{}", short(&of.id.to_string()));
     let other = format!("cofferdam-holder-{}", of.id);

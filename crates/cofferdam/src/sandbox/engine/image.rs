@@ -11,3 +11,25 @@ pub struct Image {
     pub size: u64,
     pub labels: BTreeMap<String, String>,
 }
+
+/// The one that a sandbox gets.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Chosen {
+    pub(super) name: String,
+    /// What it is whatever it is called; none of ours without a file in it, of which is known what it is.
+    pub(super) id: Option<String>,
+    /// `NAME=value` each.
+    pub(super) variables: Vec<String>,
+    /// Where it has directories that an engine makes for each container.
+    pub(super) volumes: Vec<String>,
+}
+
+impl Chosen {
+    /// The one without a file.
+    pub(super) fn empty(id: String) -> Self {
+        Self {
+            name: id,
+            ..Self::default()
+        }
+    }
+}

@@ -14,6 +14,8 @@ const REPOSITORY: &str = "io.cofferdam.repository";
 /// What a container is to its sandbox, where it is not the agent's.
 pub(super) const ROLE: &str = "io.cofferdam.role";
 pub(super) const HOLDER: &str = "holder";
+/// The agent's. It is said because an engine gives a container what its image has for labels too, and what is said here wins.
+pub(super) const AGENT: &str = "agent";
 /// On a holder that no sandbox has yet.
 pub(super) const READY: [&str; 2] = [ROLE, "ready"];
 

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use cofferdam_guest::protocol::Request;
 use tokio::net::UnixStream;
 
+use super::Kind;
 use super::client::Client;
 use super::reach::Reach;
 use super::whose::Whose;
@@ -21,6 +22,8 @@ use crate::sandbox::{Ability, Handle, SandboxError, identity, unable};
 /// How long an engine may take to be done with a container that has ended, and how often it is asked.
 const GONE: Duration = Duration::from_secs(8);
 const LOOK: Duration = Duration::from_millis(20);
+/// How long a guest may be silent until its engine is asked why.
+const SILENT: Duration = Duration::from_secs(1);
 /// Until one that could not be removed is tried again.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -104,6 +107,11 @@ async fn all_gone(reach: &Reach, whose: &Whose) -> Result<(), SandboxError> {
 
 /// Removes it, and waits until the engine has it no more.
 async fn gone(client: &Client, container: &str) -> Result<(), SandboxError> {
+    // Podman waits for one that it has paused itself until it gives up, twice.
+    if client.kind() == Kind::Podman && client.look(container).await?.is_some_and(|one| one.paused)
+    {
+        client.unpause(container).await?;
+    }
     client.remove(container).await?;
     let gone = async {
         while client.look(container).await?.is_some() {
@@ -125,7 +133,13 @@ pub(super) async fn open(
     let whose = reach.whose(handle)?;
     let stream = Door::at(&handle.state)?.connect().await?;
     let process = Process::of(&stream)?;
-    let version = match guest::greet(&stream).await {
+    let answer = async {
+        tokio::select! {
+            greeted = guest::greet(&stream) => greeted,
+            why = silenced(reach, &whose) => Err(why),
+        }
+    };
+    let version = match answer.await {
         // One that dies closes what it has one after another, its listener among the last.
         Err(SandboxError::Gone(_)) if process.is_dying().await => {
             return Err(SandboxError::NotRunning);
@@ -145,6 +159,36 @@ pub(super) async fn open(
         }),
         wall: None,
     })
+}
+
+/// Comes to an end for who does not answer and cannot.
+async fn silenced(reach: &Reach, whose: &Whose) -> SandboxError {
+    tokio::time::sleep(SILENT).await;
+    match paused(reach, whose).await {
+        Some(why) => why,
+        None => std::future::pending().await,
+    }
+}
+
+/// Why it does not answer, where somebody has paused its container by the engine's own command: that stops the guest too.
+async fn paused(reach: &Reach, whose: &Whose) -> Option<SandboxError> {
+    let client = reach.client().await.ok()?;
+    for id in whose.found(client).await.ok()? {
+        if let Ok(Some(one)) = client.look(&id).await
+            && one.paused
+        {
+            let kind = client.kind();
+            return Some(SandboxError::Unsupported {
+                what: format!("somebody has paused its container by {kind}'s own command"),
+                hint: format!(
+                    "let it go on with `{} unpause {}`",
+                    kind.name(),
+                    &id[..12.min(id.len())]
+                ),
+            });
+        }
+    }
+    None
 }
 
 /// Ends a sandbox and clears away what is left of it, whatever that is.

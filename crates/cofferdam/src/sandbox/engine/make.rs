@@ -1,6 +1,6 @@
 //! Making a container: created, started, met, and left alone only when it is whole.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use cofferdam_guest::protocol::{self, Agent, SPOKEN, Setup};
@@ -9,18 +9,23 @@ use tokio_util::sync::CancellationToken;
 
 use super::Kind;
 use super::about::unfiltered;
+use super::astray;
 use super::attached::{Attached, Owner};
 use super::client::Client;
 use super::environment::{environment, of_the_container};
 use super::etc;
+use super::filter;
+use super::guest_file::GuestFile;
 use super::holder::{Held, Holder};
 use super::holding::{GENERIC, Holding};
+use super::image::Chosen;
+use super::inside::Inside;
 use super::life::{Keeper, Maker};
 use super::mounts::{self, Bind, Laid};
 use super::namespaces;
 use super::newborn::{Newborn, go_on, meet, short};
 use super::places::{meeting, mounted, nothing, wall_meeting};
-use super::profile::{self, AUTHORITIES, Body, GUEST, MEETING, OF_CALLER, Profile};
+use super::profile::{self, Body, OF_CALLER, Profile};
 use super::reach::Reach;
 use super::record::Made;
 use super::rendezvous::Rendezvous;
@@ -28,7 +33,6 @@ use super::shown::{HOLDER, command};
 use super::users::Users;
 use super::whose::Whose;
 use crate::authorities;
-use crate::embedded;
 use crate::fsx;
 use crate::names::RepoPath;
 use crate::sandbox::guest::{
@@ -40,11 +44,10 @@ use crate::sandbox::{
     limits,
 };
 
-/// `image`: its name, and its environment.
 pub(super) async fn make(
     reach: &Arc<Reach>,
     client: &Client,
-    image: &(String, Vec<String>),
+    image: &Chosen,
     spec: &SandboxSpec,
     cancel: &CancellationToken,
 ) -> Result<(GuestSandbox, Made), SandboxError> {
@@ -61,23 +64,32 @@ pub(super) async fn make(
         door.remove();
     }
     // Nothing of the host's leads there by another name now.
-    made.map(|(sandbox, _, made)| (sandbox, made))
+    made.map(|up| (up.sandbox, up.made))
 }
 
-/// The sandbox, and where it was met: whoever lets that go takes its files away too.
+/// A sandbox that has come up.
+pub(super) struct Up {
+    pub(super) sandbox: GuestSandbox,
+    /// Where it was met: whoever lets that go takes its files away too.
+    pub(super) rendezvous: Rendezvous,
+    pub(super) inside: Inside,
+    pub(super) made: Made,
+}
+
 pub(super) async fn come_up(
     reach: &Arc<Reach>,
     client: &Client,
-    (image, variables): &(String, Vec<String>),
+    image: &Chosen,
     spec: &SandboxSpec,
     door: Option<&Door>,
     cancel: &CancellationToken,
-) -> Result<(GuestSandbox, Rendezvous, Made), SandboxError> {
+) -> Result<Up, SandboxError> {
     let options = &reach.options;
     let given = Given::find(reach, client, spec).await?;
     let wall_meeting = wall_meeting(options, &spec.id);
     let holding = Holding {
         client,
+        options,
         id: spec.id,
         hostname: &given.hostname,
         labels: given.whose.labels(),
@@ -106,14 +118,8 @@ pub(super) async fn come_up(
         Some(attached) => attached.layers(&spec.mounts).await?,
         None => Vec::new(),
     };
-    let mut container = Container::plan(
-        reach,
-        client,
-        (image, variables),
-        spec,
-        &given,
-        (&rendezvous, &layered),
-    )?;
+    let mut container =
+        Container::plan(reach, client, image, spec, &given, (&rendezvous, &layered))?;
     let seen = container.binds.iter().map(Bind::seen).collect();
     if let Some(attached) = &mut attached {
         let ours = container.ours;
@@ -123,9 +129,12 @@ pub(super) async fn come_up(
     let names = container_names(spec);
     go_on(cancel)?;
     let (agent, whose) = (given.agent, &given.whose);
+    let inside = container.inside.clone();
     let body = |holder: Option<&Holder<'_>>| container.body(holder.map(Holder::network));
     let waited = holder.as_ref().is_some_and(Holder::waited);
     let made = body(holder.as_ref());
+    astray::check(client, options, (spec.id, whose), image, &made).await?;
+    go_on(cancel)?;
     let planned = Made {
         command: command(client.kind(), &names[0], &made),
         root: container.has_root(),
@@ -142,13 +151,14 @@ pub(super) async fn come_up(
     };
     go_on(cancel)?;
     client.start(newborn.id()).await?;
-    let met = meet(client, &rendezvous, newborn.id());
+    let met = meet(client, &rendezvous, newborn.id(), &given.guest);
     let (stream, process) = bounded(met, options.ready_limit, cancel).await?;
     is_filtered(client.kind(), &stream)?;
     // It has them now.
     drop(attached);
     let root = container.has_root();
-    let frame = describe(spec, environment(spec, variables), seen, &given, root)?;
+    let variables = environment(spec, &image.variables, &inside.authorities());
+    let frame = describe(spec, variables, seen, &given, root)?;
     let mut fds = holder.as_mut().map(Held::take_sockets).unwrap_or_default();
     if let (true, Lifetime::UntilRemoved { state }) = (root, &spec.lifetime) {
         let listener = Door::at(state)?.of_root().bind_alone();
@@ -212,7 +222,12 @@ pub(super) async fn come_up(
         end: Box::new(end),
         wall,
     };
-    Ok((sandbox, rendezvous, made))
+    Ok(Up {
+        sandbox,
+        rendezvous,
+        inside,
+        made,
+    })
 }
 
 /// Who a sandbox's programs are, and what its container is called and shown by.
@@ -222,7 +237,7 @@ struct Given {
     /// Never 0.
     ids: (u32, u32),
     hostname: String,
-    guest: PathBuf,
+    guest: GuestFile,
     whose: Whose,
 }
 
@@ -254,7 +269,7 @@ impl Given {
                 }
                 _ => hostname(&spec.hostname),
             },
-            guest: embedded::guest_file(&options.home).map_err(start_error)?,
+            guest: GuestFile::find(&options.home)?,
             whose: Whose::made(options, spec.id, spec.repository.as_ref()),
         })
     }
@@ -263,12 +278,14 @@ impl Given {
 /// The agent's container, before anything of it is there.
 struct Container<'a> {
     kind: Kind,
-    image: &'a str,
+    image: &'a Chosen,
     given: &'a Given,
     spec: &'a SandboxSpec,
     binds: Vec<Bind>,
+    inside: Inside,
     /// So many at the beginning can be read by everybody who comes so far.
     ours: usize,
+    filter: String,
     runtime: Option<String>,
     environment: Option<Vec<String>>,
 }
@@ -278,13 +295,14 @@ impl<'a> Container<'a> {
     fn plan(
         reach: &Reach,
         client: &Client,
-        (image, variables): (&'a str, &[String]),
+        image: &'a Chosen,
         spec: &'a SandboxSpec,
         given: &'a Given,
         (rendezvous, layered): (&Rendezvous, &[Laid]),
     ) -> Result<Self, SandboxError> {
         let options = &reach.options;
-        let mut binds = own(&given.guest, rendezvous)?;
+        let inside = Inside::random()?;
+        let mut binds = own(&inside, &given.guest, rendezvous)?;
         let names = etc::write(rendezvous, &given.hostname, &spec.network, given.ids)?;
         binds.extend(names);
         let ours = binds.len();
@@ -301,8 +319,10 @@ impl<'a> Container<'a> {
             spec,
             binds,
             ours,
+            filter: filter::option(client.kind(), given.users, options)?,
             runtime: options.runtime.clone(),
-            environment: of_the_container(spec, variables),
+            environment: of_the_container(spec, &image.variables, &inside.authorities()),
+            inside,
         })
     }
 
@@ -321,7 +341,7 @@ impl<'a> Container<'a> {
         };
         let profile = Profile {
             kind: *kind,
-            image: self.image,
+            image: &self.image.name,
             hostname: &given.hostname,
             ids: given.ids,
             labels: given.whose.labels(),
@@ -331,9 +351,11 @@ impl<'a> Container<'a> {
             namespace,
             users: given.users,
             memory_of_machine: memory_of_machine(),
+            filter: self.filter.clone(),
             runtime: self.runtime.clone(),
             root: self.has_root(),
-            socket: Rendezvous::socket(MEETING),
+            guest: self.inside.guest(),
+            socket: Rendezvous::socket(&self.inside.meeting()),
             environment: self.environment.clone(),
         };
         profile.body()
@@ -350,19 +372,12 @@ impl<'a> Container<'a> {
 pub(super) async fn show(
     reach: &Reach,
     client: &Client,
-    (image, variables): &(String, Vec<String>),
+    image: &Chosen,
     spec: &SandboxSpec,
 ) -> Result<Vec<String>, SandboxError> {
     let given = Given::find(reach, client, spec).await?;
     let rendezvous = Rendezvous::at(&meeting(&reach.options, &spec.id)).map_err(start_error)?;
-    let container = Container::plan(
-        reach,
-        client,
-        (image, variables),
-        spec,
-        &given,
-        (&rendezvous, &[]),
-    )?;
+    let container = Container::plan(reach, client, image, spec, &given, (&rendezvous, &[]))?;
     mounts::can_be_told(client.kind(), &container.binds)?;
     let joined = matches!(spec.network, Network::Wall(_)).then(|| HOLDER.to_owned());
     let names = container_names(spec);
@@ -416,14 +431,23 @@ async fn both<'a>(
 }
 
 /// What every container sees: its process 1, where that meets its maker, and whom this machine believes.
-fn own(guest: &Path, rendezvous: &Rendezvous) -> Result<Vec<Bind>, SandboxError> {
+fn own(
+    inside: &Inside,
+    guest: &GuestFile,
+    rendezvous: &Rendezvous,
+) -> Result<Vec<Bind>, SandboxError> {
     let read_only = Access::ReadOnly;
     let mut binds = vec![
-        Bind::of(guest, Path::new(GUEST), read_only)?,
-        Bind::of(rendezvous.directory(), Path::new(MEETING), read_only)?,
+        Bind::of(guest.path(), Path::new(&inside.guest()), read_only)?,
+        Bind::of(
+            rendezvous.directory(),
+            Path::new(&inside.meeting()),
+            read_only,
+        )?,
     ];
     if let Some(bundle) = authorities::bundle() {
-        binds.push(Bind::of(&bundle, Path::new(AUTHORITIES), read_only)?);
+        let place = inside.authorities();
+        binds.push(Bind::of(&bundle, Path::new(&place), read_only)?);
     }
     Ok(binds)
 }

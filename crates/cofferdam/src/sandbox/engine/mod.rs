@@ -7,16 +7,20 @@
 mod about;
 mod as_root;
 mod ask;
+mod astray;
 mod attached;
 mod build;
 mod client;
 mod environment;
 mod etc;
 mod examine;
+mod filter;
 mod find;
+mod guest_file;
 mod holder;
 mod holding;
 mod image;
+mod inside;
 mod kind;
 mod labels;
 mod life;
@@ -221,11 +225,11 @@ impl BindMountProvider for Engine {
         client.users()?;
         let images = options.images(Some(repository));
         let (here, image) = tokio::join!(client.can_have_sandboxes(), client.first_image(&images));
-        let (name, _) = here.and(image)?;
+        let image = here.and(image)?;
         if let Some(runtime) = &options.runtime {
             runtime::check(client, runtime).await?;
         }
-        Ok(Some(name))
+        Ok(Some(image.name))
     }
 
     async fn pinned(&self, image: &str) -> Result<Option<String>, SandboxError> {
@@ -258,7 +262,7 @@ impl BindMountProvider for Engine {
         let image = here.and(image)?;
         if let Some(place) = &spec.place {
             // The same one whenever it is started again.
-            self.remember(client, &image.0, spec, place, None)?;
+            self.remember(client, &image.name, spec, place, None)?;
         }
         if let Some(runtime) = &options.runtime {
             runtime::check(client, runtime).await?;
@@ -266,7 +270,7 @@ impl BindMountProvider for Engine {
         let making = make::make(&self.reach, client, &image, spec, cancel);
         let (sandbox, made) = Box::pin(making).await?;
         if let Some(place) = &spec.place
-            && let Err(error) = self.remember(client, &image.0, spec, place, Some(&made))
+            && let Err(error) = self.remember(client, &image.name, spec, place, Some(&made))
         {
             // Nothing runs of which is not known what it is.
             let _ = sandbox.close().await;

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
+use super::guest_file::GuestFile;
 use super::profile::Body;
 use super::rendezvous::Rendezvous;
 use crate::sandbox::SandboxError;
@@ -84,11 +85,13 @@ pub(super) fn go_on(cancel: &CancellationToken) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// The guest of this container, and no other: programs inside could find the way too, but none runs before it was met.
+/// The guest of this container, and no other: programs inside could find the way too, but none runs before it was met. `guest`: what its
+/// process 1 has to run, because an image may have led the engine to another program.
 pub(super) async fn meet(
     client: &Client,
     rendezvous: &Rendezvous,
     id: &str,
+    guest: &GuestFile,
 ) -> Result<(UnixStream, Process), SandboxError> {
     let ended = || SandboxError::Start("its container ended before it was ready".to_owned());
     let stream = loop {
@@ -104,10 +107,17 @@ pub(super) async fn meet(
     let theirs = stream.peer_cred().map_err(start_error)?.pid();
     let process = Process::of(&stream)?;
     let container = client.look(id).await?.ok_or_else(ended)?;
-    if theirs.map(i64::from) != container.process {
-        return Err(SandboxError::Start(
-            "somebody else came in its container's place".to_owned(),
-        ));
+    let somebody_else = || {
+        let what = "somebody else came in its container's place";
+        SandboxError::Start(what.to_owned())
+    };
+    let theirs = theirs.ok_or_else(somebody_else)?;
+    if Some(i64::from(theirs)) != container.process {
+        return Err(somebody_else());
+    }
+    // It has not gone meanwhile and left its number: `process` holds it.
+    if guest.runs_in(theirs)? == Some(false) {
+        return Err(somebody_else());
     }
     Ok((stream, process))
 }

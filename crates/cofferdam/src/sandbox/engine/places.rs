@@ -12,6 +12,21 @@ use crate::sandbox::guest::start_error;
 const MEETINGS: &str = "meet";
 const MOUNTS: &str = "mounts";
 const NOTHING: &str = "nothing";
+const IMAGES: &str = "images";
+
+/// These places by their real paths, as an engine was told them.
+pub(super) fn real(
+    options: &EngineOptions,
+    places: impl IntoIterator<Item = PathBuf>,
+) -> Vec<PathBuf> {
+    let home = options.home.canonicalize();
+    let home = home.unwrap_or_else(|_| options.home.clone());
+    let real = |place: PathBuf| match place.strip_prefix(&options.home) {
+        Ok(rest) => home.join(rest),
+        Err(_) => place,
+    };
+    places.into_iter().map(real).collect()
+}
 
 /// What one sandbox has of an engine's place on the host.
 pub(super) fn meeting(options: &EngineOptions, id: &impl ToString) -> PathBuf {
@@ -29,6 +44,13 @@ pub(super) fn meetings(options: &EngineOptions) -> PathBuf {
 
 pub(super) fn mounted(options: &EngineOptions, id: &impl ToString) -> PathBuf {
     options.home.join(MOUNTS).join(id.to_string())
+}
+
+/// What is known of an image. `id`: the engine's.
+pub(super) fn image(options: &EngineOptions, id: &str) -> PathBuf {
+    let name = id.strip_prefix("sha256:").unwrap_or(id);
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    options.home.join(IMAGES).join(name)
 }
 
 /// A directory that stays empty: not even its owner's to write.

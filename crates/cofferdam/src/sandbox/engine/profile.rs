@@ -16,11 +16,6 @@ use crate::sandbox::Limits;
 /// What an engine is asked for.
 pub(super) use bollard::models::{ContainerCreateBody as Body, HostConfig, Mount, MountType};
 
-/// Where the guest is, and how it comes to its maker.
-pub(super) const GUEST: &str = "/.cofferdam/guest";
-pub(super) const MEETING: &str = "/.cofferdam/meet";
-/// Whom this machine believes.
-pub(super) const AUTHORITIES: &str = "/.cofferdam/ca.pem";
 /// The home of whoever works inside.
 pub(super) const AGENT_HOME: &str = "/home/agent";
 /// What they may take of this machine's memory, in hundredths, as natively: the kernel gives each the half.
@@ -47,11 +42,14 @@ pub(super) struct Profile<'a> {
     pub(super) namespace: Option<String>,
     /// In bytes.
     pub(super) memory_of_machine: u64,
+    /// The engine's option.
+    pub(super) filter: String,
     /// Another one than the engine's own.
     pub(super) runtime: Option<String>,
     /// The host may start programs as root in it.
     pub(super) root: bool,
-    /// The path of the guest's first argument: where it meets its maker.
+    /// The guest, and its first argument: where it meets its maker.
+    pub(super) guest: String,
     pub(super) socket: String,
     /// `NAME=value`, for programs that somebody starts by the engine: nothing that is a secret.
     pub(super) environment: Option<Vec<String>>,
@@ -60,7 +58,7 @@ pub(super) struct Profile<'a> {
 impl Profile<'_> {
     pub(super) fn body(self) -> Body {
         let (uid, gid) = self.ids;
-        let mut guest = vec![GUEST.to_owned()];
+        let mut guest = vec![self.guest.clone()];
         let user = if self.root {
             // The guest becomes the agent, and leaves a child behind that stays root.
             guest.extend(["init".to_owned(), self.socket.clone()]);
@@ -116,7 +114,6 @@ impl Profile<'_> {
             // Whose engine it is has the image's files too.
             readonly_rootfs: Some(self.users == Users::Mapped),
             userns_mode: self.namespace.clone(),
-            security_opt: Some(security(self.users)),
             runtime: self.runtime.clone(),
             // Open files are each program's own: the guest sees to that, and in a user namespace of its own to processes too.
             pids_limit: limits
@@ -130,7 +127,7 @@ impl Profile<'_> {
                 reason = "thousands of CPUs are far below the largest number"
             )]
             nano_cpus: limits.cpus.map(|cpus| (cpus * BILLION) as i64),
-            ..common()
+            ..common(self.filter.clone())
         }
     }
 
@@ -179,14 +176,14 @@ impl Profile<'_> {
 pub(super) const OF_CALLER: &str = "keep-id";
 
 /// The container that makes a wall. It has the right to, until it has handed the sockets over. `users`: whose the engine
-/// is.
+/// is. `command`: the guest, what it is, and where it meets its maker.
 pub(super) fn holder(
-    users: Users,
+    (users, filter): (Users, String),
     image: &str,
     hostname: &str,
     labels: HashMap<String, String>,
     binds: &[Bind],
-    [role, socket]: [String; 2],
+    command: [String; 3],
 ) -> Body {
     let mut capabilities = vec!["NET_ADMIN", "SETUID", "SETGID"];
     if users.rootless() {
@@ -198,7 +195,7 @@ pub(super) fn holder(
         image: Some(image.to_owned()),
         hostname: Some(hostname.to_owned()).filter(|name| !name.is_empty()),
         user: Some("0:0".to_owned()),
-        entrypoint: Some(vec![GUEST.to_owned(), role, socket]),
+        entrypoint: Some(Vec::from(command)),
         cmd: Some(Vec::new()),
         healthcheck: Some(none()),
         stop_signal: Some("SIGKILL".to_owned()),
@@ -224,7 +221,33 @@ pub(super) fn holder(
                 ("net.ipv6.conf.all.disable_ipv6".to_owned(), "0".to_owned()),
                 ("net.ipv6.conf.lo.disable_ipv6".to_owned(), "0".to_owned()),
             ])),
-            ..common()
+            ..common(filter)
+        }),
+        ..Body::default()
+    }
+}
+
+/// A container of an image of anybody's, which is never started: it is there to be looked at.
+/// `meeting`: by which it is known whose it is.
+pub(super) fn looked_at(
+    image: &str,
+    labels: HashMap<String, String>,
+    filter: String,
+    meeting: &Bind,
+) -> Body {
+    Body {
+        image: Some(image.to_owned()),
+        user: Some("65534:65534".to_owned()),
+        entrypoint: Some(vec!["/never".to_owned()]),
+        cmd: Some(Vec::new()),
+        healthcheck: Some(none()),
+        working_dir: Some("/".to_owned()),
+        labels: Some(labels),
+        host_config: Some(HostConfig {
+            mounts: Some(vec![mount(meeting)]),
+            network_mode: Some("none".to_owned()),
+            cap_drop: Some(vec!["ALL".to_owned()]),
+            ..common(filter)
         }),
         ..Body::default()
     }
@@ -273,22 +296,10 @@ pub(super) const OF_ROOT: [&str; 7] = [
     "SETPCAP",
 ];
 
-/// An engine's own filter of system calls forbids user namespaces to everybody. This one allows what makes a sandbox; the guest adds
-/// to each program the one that forbids it.
-pub(super) const FILTER: &str = include_str!("seccomp.json");
-
-fn security(users: Users) -> Vec<String> {
-    let mut options = vec!["no-new-privileges".to_owned()];
-    if users == Users::Mapped {
-        options.push(format!("seccomp={FILTER}"));
-    }
-    options
-}
-
-/// What every container of ours has.
-fn common() -> HostConfig {
+/// What every container of ours has. `filter`: of system calls, as the engine takes it.
+fn common(filter: String) -> HostConfig {
     HostConfig {
-        security_opt: Some(security(Users::Machine)),
+        security_opt: Some(vec!["no-new-privileges".to_owned(), filter]),
         privileged: Some(false),
         ipc_mode: Some("private".to_owned()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
@@ -341,8 +352,10 @@ mod tests {
             users,
             namespace: None,
             memory_of_machine: 1_000_000,
+            filter: String::new(),
             runtime: None,
             root: false,
+            guest: String::new(),
             socket: String::new(),
             environment: None,
         }

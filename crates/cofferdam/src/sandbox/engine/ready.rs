@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
+use super::guest_file::GuestFile;
 use super::holding::{GENERIC, Holding, container};
 use super::labels::{READY, of_home};
 use super::newborn::{Newborn, short};
-use super::places::meetings;
+use super::places::{self, meetings};
 use super::reach::Reach;
 use super::rendezvous::Rendezvous;
 use super::{EngineOptions, Kind};
-use crate::embedded;
 use crate::fsx::{self, lock};
 use crate::names::SandboxId;
 use crate::sandbox::SandboxError;
@@ -70,7 +70,7 @@ pub(super) async fn claim<'a>(of: &Holding<'a>) -> Option<Claimed<'a>> {
             found.process
         };
         let usable = runs().await.is_some_and(is_alone);
-        if about.guest != of.guest || !usable {
+        if about.guest != of.guest.path() || !usable {
             let _ = fsx::remove_tree_or_file(of.meeting);
             continue;
         }
@@ -108,8 +108,8 @@ pub(super) async fn keep(reach: &Reach) -> Result<(), SandboxError> {
     if !lock::try_hold(&lock, lock::Lock::Exclusive, &path).map_err(failed)? {
         return Ok(());
     }
-    let guest = embedded::guest_file(&options.home).map_err(start_error)?;
-    if sweep(client, options, &guest).await? {
+    let guest = GuestFile::find(&options.home)?;
+    if sweep(client, options, guest.path()).await? {
         return Ok(());
     }
     let id = SandboxId::random().map_err(start_error)?;
@@ -122,6 +122,7 @@ pub(super) async fn keep(reach: &Reach) -> Result<(), SandboxError> {
     let cancel = CancellationToken::new();
     let of = Holding {
         client,
+        options,
         id,
         hostname: GENERIC,
         labels,
@@ -135,7 +136,7 @@ pub(super) async fn keep(reach: &Reach) -> Result<(), SandboxError> {
     let about = About {
         container: made.id().to_owned(),
         engine: client.endpoint.socket.clone(),
-        guest: guest.clone(),
+        guest: guest.path().to_owned(),
     };
     let about = serde_json::to_vec(&about).map_err(|error| start_error(error.into()))?;
     fsx::write_private(&begins.join(ABOUT), &about).map_err(failed)?;
@@ -166,7 +167,12 @@ async fn sweep(
     let [home, ready] = [of_home(options), READY.map(str::to_owned).into()];
     let labels = [home, ready].map(|(name, value)| format!("{name}={value}"));
     let mut found = false;
+    let places = places::real(options, [meetings(options)]);
     for container in client.labelled(&labels).await? {
+        // Somebody else's, of an image that has our labels.
+        if !client.meets_below(&container, &places).await? {
+            continue;
+        }
         let runs = client
             .look(&container)
             .await?

@@ -8,8 +8,10 @@ use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
 
 use super::holding::IMAGE as EMPTY;
+use super::image::Chosen;
 use super::labels::of_home;
 use super::make;
+use super::places;
 use super::reach::Reach;
 use crate::fsx;
 use crate::fsx::lock::{self, Lock};
@@ -44,9 +46,8 @@ pub(super) async fn layers(
     let tried = async {
         let (_held, reach) = apart(reach).await?;
         let client = reach.client().await?;
-        client.empty_image(EMPTY).await?;
         // Whatever image its sandboxes will have: what is tried is a program of ours.
-        let image = (EMPTY.to_owned(), Vec::new());
+        let image = Chosen::empty(client.empty_image(EMPTY).await?);
         let (sandbox, _) = Box::pin(make::make(&reach, client, &image, &spec, cancel)).await?;
         let tried = tokio::time::timeout(LIMIT, rename(&sandbox)).await;
         let closed = sandbox.close().await;
@@ -70,8 +71,11 @@ async fn apart(reach: &Reach) -> Result<(lock::Held, Arc<Reach>), SandboxError> 
     let file = lock::open(&path).map_err(failed)?;
     if lock::try_hold(&file, Lock::Exclusive, &path).map_err(failed)? {
         let (name, value) = of_home(&options);
+        let places = places::real(&options, [places::meetings(&options)]);
         for left in client.labelled(&[format!("{name}={value}")]).await? {
-            client.remove(&left).await?;
+            if client.meets_below(&left, &places).await? {
+                client.remove(&left).await?;
+            }
         }
     }
     // Whoever clears up now finds nothing of this trial yet.

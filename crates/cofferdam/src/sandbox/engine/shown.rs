@@ -1,7 +1,8 @@
 //! What an engine is asked for, as a command line of its own that asks for the same.
 
 use super::Kind;
-use super::profile::{Body, FILTER, HostConfig, Mount};
+use super::filter;
+use super::profile::{Body, HostConfig, Mount};
 
 /// In the place of the name that a holder does not have yet.
 pub(super) const HOLDER: &str = "container:HOLDER";
@@ -62,14 +63,7 @@ fn of_host(host: &HostConfig, option: &mut impl FnMut(&str, Option<String>)) {
         option("cap-add", Some(one.clone()));
     }
     for one in host.security_opt.iter().flatten() {
-        let is_filter = one.strip_prefix("seccomp=") == Some(FILTER);
-        // A command line names the file.
-        let one = if is_filter {
-            "seccomp=seccomp.json"
-        } else {
-            one
-        };
-        option("security-opt", Some(one.to_owned()));
+        option("security-opt", Some(filter::shown(one).to_owned()));
     }
     option("read-only", yes(host.readonly_rootfs));
     option("rm", yes(host.auto_remove));

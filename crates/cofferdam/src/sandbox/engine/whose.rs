@@ -1,11 +1,11 @@
 //! Which containers are a sandbox's: all that is known of them is compared before one is looked at, ended or removed.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::client::Client;
-use super::labels::labels;
-use super::{EngineOptions, record};
+use super::labels::{AGENT, ROLE, labels};
+use super::{EngineOptions, places, record};
 use crate::names::{RepoPath, SandboxId};
 use crate::sandbox::SandboxError;
 
@@ -14,8 +14,10 @@ use crate::sandbox::SandboxError;
 pub(super) struct Whose {
     labels: HashMap<String, String>,
     /// By the engine's own ids, which nobody can give to another one. None while it is made, and of one that an earlier version
-    /// made: then the labels alone decide.
+    /// made: then it is where they meet their maker.
     containers: Option<Vec<String>>,
+    /// These are places of the sandbox's alone.
+    meetings: Vec<PathBuf>,
 }
 
 impl Whose {
@@ -28,6 +30,13 @@ impl Whose {
         Self {
             labels: labels(options, id, repository),
             containers,
+            meetings: places::real(
+                options,
+                [
+                    places::meeting(options, &id),
+                    places::wall_meeting(options, &id),
+                ],
+            ),
         }
     }
 
@@ -62,7 +71,8 @@ impl Whose {
 
     /// What is written on each.
     pub(super) fn labels(&self) -> HashMap<String, String> {
-        self.labels.clone()
+        let role = (ROLE.to_owned(), AGENT.to_owned());
+        self.labels.clone().into_iter().chain([role]).collect()
     }
 
     /// Those that are there, running or not.
@@ -73,7 +83,14 @@ impl Whose {
         let mut found = client.labelled(&labels).await?;
         if let Some(made) = &self.containers {
             found.retain(|id| made.contains(id));
+            return Ok(found);
         }
-        Ok(found)
+        let mut ours = Vec::new();
+        for id in found {
+            if client.meets_below(&id, &self.meetings).await? {
+                ours.push(id);
+            }
+        }
+        Ok(ours)
     }
 }
