@@ -89,11 +89,11 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
         Err(kind) => return Err(nothing(or_cancelled(kind, &options.caller.cancel).await)),
     };
     let log_name = runlog::file_name(&plan.record, options.session.name.as_deref());
-    let config_dir = plan.repository.config_dir();
+    let kept_dir = plan.repository.kept_dir();
     let log = (&options.task.log, options.task.log_limits);
-    let events = Emitter::open(options.caller.events.clone(), log, &config_dir, &log_name)
+    let events = Emitter::open(options.caller.events.clone(), log, &kept_dir, &log_name)
         .map_err(|error| nothing(error.into()))?;
-    own_files::ignore(&config_dir).map_err(|error| nothing(error.into()))?;
+    own_files::ignore(&kept_dir).map_err(|error| nothing(error.into()))?;
     let owned =
         Owned::create(&options.caller.home, plan.record.clone()).map_err(|error| match error {
             // Planning did not see it yet: two runs began at once.
