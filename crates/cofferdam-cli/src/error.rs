@@ -621,6 +621,7 @@ fn sandbox_hint(error: &SandboxError) -> Option<String> {
         | SandboxError::Frozen
         | SandboxError::Unwatched
         | SandboxError::Restless
+        | SandboxError::CarrierEnded { .. }
         | SandboxError::NoProgram(_)
         | SandboxError::NotListening(_)
         | SandboxError::Port { .. }

@@ -429,6 +429,7 @@ impl Server<'_> {
         self.standstill.disturbed();
         self.full = false;
         self.unreaped = false;
+        self.transfers.go_on();
         for _ in 0..REAPED {
             let (pid, status) = match sys::wait_once(-1, false) {
                 Ok(Some(Waited::Ended(pid, status))) => (pid, status),

@@ -105,19 +105,20 @@ async fn delete(
     }
     let unpushed = living::unpushed(&target.name, environment, interrupt).await;
     let lived = end(&target.name, options, environment, interrupt).await?;
+    let ended = lived.map_or_else(String::new, living::with_programs);
     if let Some(one) = manage::bring_home(target, options).await? {
-        if !lived || one.commits > 0 {
+        if lived.is_none() || one.commits > 0 {
             output::note(&format!("{}\n", recovered::line(&one)));
         }
         if one.ended {
-            output::note(&format!("deleted {}\n", printable_line(&one.name)));
+            output::note(&format!("deleted {}{ended}\n", printable_line(&one.name)));
             in_the_trash(&one.trash);
             on_the_shelf(unpushed.as_ref());
             return Ok(());
         }
     }
     let deleted = manage::delete(target, options).await?;
-    output::note(&format!("deleted {}\n", deleted.name));
+    output::note(&format!("deleted {}{ended}\n", deleted.name));
     if let Some(kept) = &deleted.kept_branch {
         output::note(&format!(
             "branch {} stays: sandbox {} is on it too\n",
@@ -160,23 +161,24 @@ fn on_the_shelf(unpushed: Option<&Unpushed>) {
     }
 }
 
-/// Ends a sandbox that lives on; `false`: it is none. Where work of it would be lost it is an error, and it goes on as
+/// Ends a sandbox that lives on, and says how many programs ran in it; `None`: it is none. Where work of it would be lost it is an error, and it goes on as
 /// before.
 async fn end(
     name: &str,
     options: DeleteOptions,
     environment: &Environment,
     interrupt: &Interrupt,
-) -> Result<bool, CliError> {
+) -> Result<Option<u32>, CliError> {
     let caller = living::caller(environment, interrupt);
     let Some(named) = living::named_if_it_lives_on(name, &caller, environment).await? else {
-        return Ok(false);
+        return Ok(None);
     };
     let provider = named.provider(&caller)?;
     dev::take_logins(&caller, &named, &provider).await;
+    let programs = lives::programs_running(&caller, &named, &provider).await;
     if options.force {
         lives::end(&caller, &named, &provider).await?;
-        return Ok(true);
+        return Ok(Some(programs));
     }
     let end = async |caller: &Caller| lives::end_if_safe(caller, &named, &provider).await;
     match living::shown(&caller, environment, end).await? {
@@ -186,7 +188,7 @@ async fn end(
         }
         done => came_home(&done?, environment),
     }
-    Ok(true)
+    Ok(Some(programs))
 }
 
 /// What moved by it, and what did not. Everything else was told on the way, and that a sandbox goes on is not true any more.

@@ -122,6 +122,14 @@ pub(super) fn waiting(found: &[Summary], all: bool) -> String {
     });
     for one in waiting.by_ref().take(NAMED) {
         let there = there(one, all);
+        if one.half_made {
+            let _ = writeln!(
+                out,
+                "{}: its making was cut short, and nobody has worked in it; clear it up with: cofferdam{there} gc",
+                one.name
+            );
+            continue;
+        }
         if one.interrupted {
             let _ = writeln!(
                 out,

@@ -220,6 +220,17 @@ pub(super) async fn open(
     Session::open(caller, named, &provider).await
 }
 
+/// What else has ended with a sandbox.
+pub(super) fn with_programs(count: u32) -> String {
+    match count {
+        0 => String::new(),
+        count => format!(
+            " with {} that ran in it",
+            human::plural(count as usize, "program")
+        ),
+    }
+}
+
 /// Does something with each of several sandboxes. All are found before anything is done with one; what fails with
 /// one is said, and the others are done all the same.
 pub(super) async fn each(

@@ -37,6 +37,7 @@ pub(crate) async fn run(
     let target = target(arguments.name, environment, interrupt);
     let shown = manage::log(&target).await?;
     living::not_in_it(&target.name, &shown, refreshed.as_ref());
+    living::tell_uncommitted(&target.name, environment, interrupt).await;
     let commits = shown.what;
     if arguments.json {
         output::data(&json::line(&commits)?)?;

@@ -66,6 +66,7 @@ pub(crate) async fn run(
                 return Err(error.into());
             }
             dev::take_logins(caller, &named, &provider).await;
+            let programs = lives::programs_running(caller, &named, &provider).await;
             // What one left that was killed is cleared away even so.
             let grace = Duration::from_secs(arguments.time);
             let stopped = lives::stop_within(caller, &named, &provider, grace);
@@ -88,7 +89,7 @@ pub(crate) async fn run(
             }
             output::note(&match before {
                 Ok(Condition::Stopped) => format!("{name} is stopped already\n"),
-                _ => format!("stopped {name}; it comes back with: cofferdam start {name}\n"),
+                _ => format!("stopped {name}{}; it comes back with: cofferdam start {name}\n", living::with_programs(programs)),
             });
             Ok(())
         },

@@ -336,6 +336,7 @@ fn in_worktree(error: &WorktreeError) -> Cause<'_> {
         | WorktreeError::CheckedOut { .. }
         | WorktreeError::Preserved { .. }
         | WorktreeError::NameConflict { .. }
+        | WorktreeError::NotMade { .. }
         | WorktreeError::NoBranch { .. }
         | WorktreeError::InTheWay { .. }
         | WorktreeError::NotOurs { .. }

@@ -177,6 +177,10 @@ fn in_the_sandbox(name: &str, error: &SandboxError) -> Option<String> {
             "some program there cannot be stopped for a while: end all of them with `cofferdam stop {name}`, or the \
              sandbox with `cofferdam delete --force {name}`"
         ),
+        SandboxError::CarrierEnded { .. } => format!(
+            "see what runs there with `cofferdam status {name}`, and try again; or end all of it first, its files stay: \
+             `cofferdam stop {name} && cofferdam start {name}`"
+        ),
         SandboxError::NoProgram(_) => {
             format!("see what runs with `cofferdam status {name}`")
         }

@@ -53,7 +53,9 @@ pub(super) fn worktree_hint(error: &WorktreeError) -> Option<String> {
             let path = shell_word(path);
             format!("move it away: `mv {path} {path}.old`")
         }
-        WorktreeError::NoBranch { .. }
+        // It says what to do.
+        WorktreeError::NotMade { .. }
+        | WorktreeError::NoBranch { .. }
         | WorktreeError::NotOurs { .. }
         | WorktreeError::Cancelled
         | WorktreeError::File(_)

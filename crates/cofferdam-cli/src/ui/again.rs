@@ -81,6 +81,12 @@ pub(crate) fn after_merge(landing: &Landing, again: Again<'_>) -> Option<String>
     if landing.stop_first().is_some() {
         return Some(again.line(""));
     }
+    if again.options.contains("--squash ") && !landing.is_to_be_looked_at() {
+        return Some(format!(
+            "git merge --squash {}   # commit or stash changes of your own first; `git commit` ends it",
+            shell_word(reference)
+        ));
+    }
     let merge = format!("git merge {}", shell_word(reference));
     if landing.is_to_be_looked_at() {
         let reference = shell_word(reference);

@@ -72,7 +72,7 @@ impl Environment {
              while read -r _; do n=$((n+1)); done < {place}/calls\n\
              case $kill in [0-9]*) ;; *) case \" $* \" in *\" $kill \"*) n=$kill;; esac;; esac\n\
              [ \"$n\" = \"$kill\" ] && mkdir {place}/taken 2>/dev/null || exec {real} \"$@\"\n\
-             echo \"$n $m $*\" > {place}/killed\n\
+             echo \"$n $m $PPID $*\" > {place}/killed\n\
              case $m in\n\
              Before) kill -9 $PPID; exit 1;;\n\
              User) env -i PATH=\"$PATH\" HOME={place}/home GIT_CONFIG_NOSYSTEM=1 sh {place}/user.sh; exec {real} \"$@\";;\n\
@@ -119,6 +119,12 @@ impl Environment {
         let (head, call) = text.split_once(" --no-pager ").unwrap_or(("", &text));
         let moment = head.split(' ').nth(1).unwrap_or_default();
         Some(format!("{number} ({moment} `{}`)", call.trim()))
+    }
+
+    /// Which process it was: who watches a checkout calls git as well.
+    pub(crate) fn killed_process(&self) -> Option<u32> {
+        let text = fs::read_to_string(self.path("killed")).ok()?;
+        text.split(' ').nth(2)?.parse().ok()
     }
 
     fn write_place(&self, name: &str, text: &str) {

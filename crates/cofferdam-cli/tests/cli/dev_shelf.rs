@@ -219,10 +219,19 @@ fn work_is_merged_beside_who_works_on_the_shelf() {
     let first = rustix::process::Pid::from_raw(first).unwrap();
     rustix::process::kill_process(first, rustix::process::Signal::STOP).unwrap();
     let kept = task("two");
+    // Whoever else is in the way is told with those that live in it: one command stops all of them.
+    lives.cofferdam(&["start"]).expect_code(0);
+    let both = lives.cofferdam(&["merge", "two"]);
     rustix::process::kill_process(first, rustix::process::Signal::CONT).unwrap();
     let kept = kept.expect_code(1);
     let text = "sandbox `dev-feature-x` is at work in";
     assert!(kept.stdout.contains(text), "{kept}");
+    let both = both.expect_code(1);
+    let names = "dev dev-feature-x";
+    let sequence =
+        format!("cofferdam stop {names} && cofferdam merge two && cofferdam start {names}");
+    assert_eq!(next(&both.stdout), sequence);
+    lives.cofferdam(&["delete", "dev"]).expect_code(0);
     assert_eq!(subject(&lives, "main"), "one");
     lives.cofferdam(&["merge", "two"]).expect_code(0);
     assert_eq!(subject(&lives, "main"), "two");

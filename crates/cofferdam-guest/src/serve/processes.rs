@@ -18,6 +18,9 @@ impl Id {
     }
 }
 
+/// How often each of a process's threads was let run.
+pub(crate) type Turns = Vec<(i32, u64)>;
+
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
@@ -30,9 +33,31 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    fn id(&self) -> Id {
+    pub(crate) fn id(&self) -> Id {
         let (pid, start) = (self.pid, self.start);
         Id { pid, start }
+    }
+
+    /// It runs no more, and is only not waited for yet. Its first thread may end before others do.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X') && self.threads <= 1
+    }
+
+    /// In the order of their numbers. It is the same as long as none of them runs.
+    pub(crate) fn turns(&self) -> Turns {
+        if self.threads == 1 {
+            return vec![(self.pid, turns(&format!("/proc/{}", self.pid)))];
+        }
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid));
+        let threads = threads.into_iter().flatten().flatten();
+        let mut found: Vec<_> = threads
+            .filter_map(|thread| {
+                let number = thread.file_name().to_str()?.parse().ok()?;
+                Some((number, turns(thread.path().to_str()?)))
+            })
+            .collect();
+        found.sort_unstable();
+        found
     }
 
     /// It was stopped by a signal.
@@ -44,7 +69,7 @@ impl Process {
     /// interrupted, and runs no instruction before its child does.
     pub(crate) fn has_stopped(&self, all: &[Self]) -> bool {
         let stopped = |state: u8| matches!(state, b'T' | b't' | b'Z' | b'X');
-        if matches!(self.state, b'Z' | b'X') || (self.threads == 1 && stopped(self.state)) {
+        if self.has_ended() || (self.threads == 1 && stopped(self.state)) {
             return true;
         }
         let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else {
@@ -86,6 +111,21 @@ pub(crate) fn all() -> io::Result<Vec<Process>> {
 
 fn stat(pid: i32) -> Option<Process> {
     parse_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// How often a thread was given a processor. Where the kernel does not count that, how often it has given one back.
+fn turns(thread: &str) -> u64 {
+    let counted = fs::read_to_string(format!("{thread}/schedstat")).ok();
+    let counted = counted.and_then(|text| text.split_ascii_whitespace().nth(2)?.parse().ok());
+    if let Some(counted @ 1..) = counted {
+        return counted;
+    }
+    let status = fs::read(format!("{thread}/status")).unwrap_or_default();
+    let given = ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"].map(|name| {
+        let given = value(&status, name).and_then(|given| given.parse().ok());
+        given.unwrap_or(0u64)
+    });
+    given[0].saturating_add(given[1])
 }
 
 /// `/proc/<pid>/stat`, whose second field is a name that may hold anything.

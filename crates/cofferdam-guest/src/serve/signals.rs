@@ -1,13 +1,14 @@
 //! Stopping by SIGSTOP, which needs nothing of the machine. What a signal cannot do is done by looking: a stop counts
-//! when every thread has stopped, and is looked at again when the kernel may have woken something. A process can also
-//! have itself woken, by a timer whose signal is SIGCONT; nobody tells, so it is looked at from time to time, and who
-//! does it again and again is ended.
+//! when every thread has stopped in one look and none has run meanwhile, and is looked at again when the kernel may have
+//! woken something. A process can also have itself woken, by a timer whose signal is SIGCONT; nobody tells, so it
+//! is looked at from time to time, and who does it again and again is ended. One that stops itself before each look has run
+//! as well: the kernel counts how often.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::processes::{self, Process};
+use super::processes::{self, Id, Process, Turns};
 use crate::sys;
 
 /// Between two looks at what does not stop.
@@ -21,6 +22,8 @@ const LENIENT: u32 = 4;
 pub(crate) struct Signals {
     /// What had been stopped before, by a shell's job control as a rule, and is to stay so.
     asleep: BTreeSet<i32>,
+    /// How often each had run when all had stopped.
+    standing: BTreeMap<Id, Turns>,
     /// Until then what has stopped is taken to stand still.
     trusted: Option<Instant>,
     /// How often something ran that had stopped.
@@ -70,12 +73,24 @@ impl Signals {
                 let _ = sys::kill(process.pid, libc::SIGSTOP);
             }
         }
+        // Who is looked at first may be let go on by who is looked at later, and stop again before anybody looks. Where
+        // nothing has run from before the look until after it, there was a moment at which all stood still.
+        let before = self.turns(&processes::all()?);
         let all = processes::all()?;
         let stopped = self.others(&all).all(|process| process.has_stopped(&all));
-        if stopped {
-            self.trusted = Some(Instant::now() + interval);
+        if !stopped || self.turns(&all) != before {
+            return Ok(false);
         }
-        Ok(stopped)
+        self.standing = before;
+        self.trusted = Some(Instant::now() + interval);
+        Ok(true)
+    }
+
+    fn turns(&self, all: &[Process]) -> BTreeMap<Id, Turns> {
+        let there = self.others(all).filter(|process| !process.has_ended());
+        there
+            .map(|process| (process.id(), process.turns()))
+            .collect()
     }
 
     /// Until what has stopped is to be looked at again.
@@ -84,17 +99,19 @@ impl Signals {
         self.trusted.map_or(Duration::ZERO, left)
     }
 
-    /// Whether what had stopped runs again, which nobody inside can have done but itself. Looks no more often than
-    /// every `interval`.
+    /// Whether what had stopped runs again or has run meanwhile, which nobody inside can have done but itself. Looks no more
+    /// often than every `interval`.
     pub(super) fn is_awake(&mut self, interval: Duration) -> bool {
         let now = Instant::now();
         if self.trusted.is_some_and(|until| now < until) {
             return false;
         }
         let all = processes::all().unwrap_or_default();
-        let awake = self
-            .others(&all)
-            .filter(|process| !process.has_stopped(&all));
+        let has_run =
+            |process: &Process| self.standing.get(&process.id()) != Some(&process.turns());
+        let awake = self.others(&all).filter(|process| {
+            !process.has_ended() && (!process.has_stopped(&all) || has_run(process))
+        });
         let awake: Vec<i32> = awake.map(|process| process.pid).collect();
         self.trusted = Some(Instant::now() + interval.max(now.elapsed() * SHARE));
         if awake.is_empty() {
@@ -123,6 +140,7 @@ impl Signals {
 
     pub(super) fn go_on(&mut self) -> io::Result<()> {
         self.woken = 0;
+        self.standing.clear();
         let asleep = std::mem::take(&mut self.asleep);
         for process in processes::all()? {
             if !asleep.contains(&process.pid) {

@@ -10,6 +10,8 @@ use crate::{files, program, sys};
 
 /// So many at once.
 const MOST: usize = 16;
+/// So often one that was stopped goes on.
+const LENIENT: u32 = 4;
 
 /// What is to be carried.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ pub(crate) struct Transfer {
     request: u64,
     /// None when it was reaped.
     pid: Option<i32>,
+    /// How often a program has stopped it, which has the same user.
+    stopped: u32,
     /// It ends by itself with its stream, and first removes what has not taken its place.
     ends_with_stream: bool,
     /// The error number that it ends with, 0 where it is done.
@@ -70,6 +74,7 @@ impl Transfers {
             peer,
             request,
             pid: Some(pid),
+            stopped: 0,
             ends_with_stream: matches!(task, Task::Deliver { .. }),
             word,
         });
@@ -84,6 +89,23 @@ impl Transfers {
     pub(crate) fn read(&mut self, index: usize) {
         if let Some(one) = self.0.get_mut(index) {
             one.word.hear();
+        }
+    }
+
+    /// Those that a program has stopped go on. Who is stopped again and again ends, and with it the wait of whoever asked.
+    pub(crate) fn go_on(&mut self) {
+        for one in &mut self.0 {
+            let Some(pid) = one.pid.filter(|&pid| sys::was_stopped(pid)) else {
+                continue;
+            };
+            one.stopped += 1;
+            let signal = if one.stopped > LENIENT {
+                libc::SIGKILL
+            } else {
+                libc::SIGCONT
+            };
+            // It may have been killed meanwhile.
+            let _ = sys::kill(pid, signal);
         }
     }
 
@@ -118,7 +140,8 @@ impl Transfers {
 impl Transfer {
     fn reply(self) -> (u64, Reply) {
         let request = self.request;
-        let reply = match self.word.number().unwrap_or(libc::EIO) {
+        // Who says nothing was ended by somebody.
+        let reply = match self.word.number().unwrap_or(libc::EOWNERDEAD) {
             0 => Reply::Done { request },
             errno => Reply::Failed { request, errno },
         };

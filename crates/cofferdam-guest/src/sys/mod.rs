@@ -51,7 +51,7 @@ pub(crate) use process::{
     drop_bounding_set, drop_capabilities, drop_groups, execute, exit, fork_into, fork_within,
     give_way, hard_limit, ignore_signal, install_filter, join, keep_capabilities, kill,
     new_session, own_groups, own_ids, own_users, process_descriptor, process_option, replace,
-    reset_signals, set_hostname, set_limit, signal_descriptor, wait, wait_once,
+    reset_signals, set_hostname, set_limit, signal_descriptor, wait, wait_once, was_stopped,
 };
 pub(crate) use socket::{
     accept, begin_to_connect, interfaces, listen, loopback_up, netlink_socket, peer, receive,

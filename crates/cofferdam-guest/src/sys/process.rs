@@ -120,6 +120,19 @@ pub(crate) fn wait_once(pid: i32, block: bool) -> io::Result<Option<Waited>> {
     })
 }
 
+/// Whether this child was stopped by a signal since it was asked last. Does not wait.
+pub(crate) fn was_stopped(pid: i32) -> bool {
+    let Ok(id) = libc::id_t::try_from(pid) else {
+        return false;
+    };
+    // SAFETY: all zeros are one, and it outlives the call, after which it says which child it was, or 0.
+    unsafe {
+        let mut found: libc::siginfo_t = std::mem::zeroed();
+        let options = libc::WSTOPPED | libc::WNOHANG;
+        libc::waitid(libc::P_PID, id, &raw mut found, options) == 0 && found.si_pid() == pid
+    }
+}
+
 /// A descriptor that can be read when every thread of this child has ended, also before it can be reaped.
 pub(crate) fn process_descriptor(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: takes numbers.

@@ -30,6 +30,7 @@ pub mod own_files;
 pub mod private_clone;
 pub mod progress;
 pub mod recorded;
+pub(crate) mod ref_words;
 pub mod refs;
 pub mod refs_at;
 pub mod repository;

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::command::GitError;
 use super::refs_at::below_own;
-use super::{Identity, Oid, Repository};
+use super::{Identity, Oid, Repository, ref_words};
 use crate::names::{BranchName, SandboxId, Slug};
 use crate::process::{Exit, Input, ProcessError};
 
@@ -32,9 +32,9 @@ pub const EXTRA: &str = "extra-";
 #[derive(Debug, thiserror::Error)]
 pub enum RefError {
     /// A ref is not what it was expected to be, or git holds its lock.
-    #[error("a ref was changed by someone else meanwhile: {detail}")]
+    #[error("no reference was moved: {detail}")]
     Moved {
-        /// Git's own words, control bytes escaped.
+        /// What is in the way, and what to do about it. Printable.
         detail: String,
     },
     #[error("branch `{branch}` is checked out at {at}")]
@@ -168,18 +168,12 @@ impl Transaction {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&done.stderr);
-        let detail = crate::text::printable(text.trim_end());
-        let raced = [
-            "cannot lock ref",
-            "is at ",
-            "already exists",
-            "unable to resolve",
-            "Unable to create",
-        ];
-        if raced.iter().any(|words| detail.contains(words)) {
+        if ref_words::is_about_one(&text) {
+            let detail = ref_words::told(&text);
             return Err(RefError::Moved { detail });
         }
-        Err(failed("update-ref", done.exit, detail))
+        let said = crate::text::printable(text.trim_end());
+        Err(failed("update-ref", done.exit, said))
     }
 }
 
@@ -456,7 +450,10 @@ pub async fn delete_branch_to_trash(
 ) -> Result<String, RefError> {
     let full = branch.full();
     for worktree in super::land::worktrees(repo, cancel).await? {
-        if worktree.branch.as_deref() == Some(full.as_str()) {
+        // One whose directory is gone has nothing checked out; where the disk cannot be asked, it may be there.
+        let gone = worktree.path.symlink_metadata();
+        let gone = gone.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        if worktree.branch.as_deref() == Some(full.as_str()) && !gone {
             let at = crate::text::printable(&worktree.path.to_string_lossy());
             return Err(RefError::CheckedOut {
                 branch: branch.clone(),

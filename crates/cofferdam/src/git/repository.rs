@@ -251,7 +251,19 @@ impl Repository {
         self.common_dir.join("objects")
     }
 
-    /// The directory for worktrees and logs, `<top>/.cofferdam`.
+    /// The directory for worktrees and logs, `.cofferdam` of the main checkout: `git worktree remove` takes all that git
+    /// ignores in a linked one along. Where there is no main checkout it is this one's.
+    pub fn kept_dir(&self) -> PathBuf {
+        let shared = &self.common_dir;
+        match shared.parent() {
+            Some(main) if self.git_dir != *shared && shared.ends_with(".git") => {
+                main.join(own_files::DIRECTORY)
+            }
+            _ => self.config_dir(),
+        }
+    }
+
+    /// What a checkout says of itself, `<top>/.cofferdam`.
     pub fn config_dir(&self) -> PathBuf {
         self.top.as_path().join(".cofferdam")
     }

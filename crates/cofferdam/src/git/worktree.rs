@@ -1,4 +1,4 @@
-//! Linked worktrees of ours, under `<top>/.cofferdam/worktrees/`: one per branch a sandbox works
+//! Linked worktrees of ours, under `.cofferdam/worktrees/` of the main checkout: one per branch a sandbox works
 //! on. Their git side (the admin directory in the repository) is the host's; a sandbox gets the
 //! files only.
 
@@ -15,7 +15,7 @@ use super::lock::{Lock, LockError, lock};
 use super::progress::Progress;
 use super::scratch::{CheckOutError, Scratch, Sparse, UserRules};
 use super::status::{Change, ChangeKind, Changes, Untracked, status_and_gaps};
-use super::{Oid, Repository};
+use super::{Oid, Repository, ref_words};
 use crate::fsx::{self, Context, FileError};
 use crate::names::{BranchName, RepoPath};
 
@@ -29,6 +29,9 @@ pub enum WorktreeError {
     Preserved { branch: BranchName, at: PathBuf },
     #[error("branch `{branch}` cannot exist beside branch `{other}`")]
     NameConflict { branch: BranchName, other: String },
+    /// Git does not make it.
+    #[error("there can be no branch `{branch}`: {why}")]
+    NotMade { branch: BranchName, why: String },
     #[error("there is no branch `{branch}`")]
     NoBranch { branch: BranchName },
     #[error("{} is in the way: {why}", path.display())]
@@ -108,7 +111,7 @@ impl Worktree {
         let not_ours = || WorktreeError::NotOurs {
             path: path.to_owned(),
         };
-        if path.parent() != Some(&directory(repo)) {
+        if !is_ours(repo, path) {
             return Err(not_ours());
         }
         let admin = admin_of(repo, path)?.ok_or_else(not_ours)?;
@@ -122,9 +125,16 @@ impl Worktree {
     }
 }
 
-/// `<top>/.cofferdam/worktrees`.
+/// `.cofferdam/worktrees` of the main checkout.
 pub fn directory(repo: &Repository) -> PathBuf {
-    repo.config_dir().join("worktrees")
+    repo.kept_dir().join("worktrees")
+}
+
+/// Whether a worktree at `path` is one of ours. Earlier versions kept those of a linked checkout in that one.
+fn is_ours(repo: &Repository, path: &Path) -> bool {
+    let places = [repo.kept_dir(), repo.config_dir()];
+    let mut places = places.iter().map(|place| place.join("worktrees"));
+    places.any(|place| path.parent() == Some(&place))
 }
 
 /// The directory name of a branch's worktree. Different branches have different names.
@@ -152,10 +162,10 @@ fn looks_hashed(text: &str) -> bool {
     })
 }
 
-/// Makes `<top>/.cofferdam/<name>` whose content never shows in the user's `git status`, without
+/// Makes `.cofferdam/<name>` of the main checkout whose content never shows in the user's `git status`, without
 /// touching a tracked file.
 pub fn ignored_directory(repo: &Repository, name: &str) -> Result<PathBuf, WorktreeError> {
-    let mut path = repo.config_dir();
+    let mut path = repo.kept_dir();
     for last in [false, true] {
         if last {
             path.push(name);
@@ -191,7 +201,6 @@ pub fn check_free(repo: &Repository, branch: &BranchName) -> Result<(), Worktree
         let named = head.strip_prefix(b"ref: ").map(<[u8]>::trim_ascii);
         named == Some(full.as_bytes())
     };
-    let ours = directory(repo);
     let mut all = admin_entries(repo)?;
     if repo.common_dir.ends_with(".git") {
         let main = repo.common_dir.parent().map(Path::to_owned);
@@ -203,7 +212,7 @@ pub fn check_free(repo: &Repository, branch: &BranchName) -> Result<(), Worktree
             continue;
         }
         let branch = branch.clone();
-        return Err(if at.parent() == Some(&ours) {
+        return Err(if is_ours(repo, &at) {
             WorktreeError::Preserved { branch, at }
         } else {
             WorktreeError::CheckedOut { branch, at }
@@ -243,7 +252,7 @@ pub async fn add_watched(
             continue;
         }
         let (branch, at) = (branch.clone(), listed.path);
-        return Err(if at.parent() == Some(&parent) {
+        return Err(if is_ours(repo, &at) {
             WorktreeError::Preserved { branch, at }
         } else {
             WorktreeError::CheckedOut { branch, at }
@@ -276,9 +285,16 @@ pub async fn add_watched(
         let call = repo
             .command()
             .args(["update-ref", "--no-deref", "-m", "cofferdam: created"]);
-        call.args([&full, start.as_str(), null.as_str()])
-            .run(&CancellationToken::new())
-            .await?;
+        let call = call.args([&full, start.as_str(), null.as_str()]);
+        match call.run(&CancellationToken::new()).await {
+            Err(GitError::Failed { stderr, .. }) if ref_words::is_about_one(&stderr) => {
+                return Err(WorktreeError::NotMade {
+                    branch: branch.clone(),
+                    why: ref_words::told(&stderr),
+                });
+            }
+            done => done.map(drop)?,
+        }
     }
     let planned = Planned {
         path,
@@ -494,7 +510,7 @@ pub async fn list(repo: &Repository, cancel: &CancellationToken) -> Result<Vec<L
 /// Removes the worktree with everything in it. The tree goes first: what a crash leaves is an admin
 /// entry without a tree, which [`prune`] knows.
 pub fn remove(repo: &Repository, worktree: &Worktree) -> Result<(), WorktreeError> {
-    let ours = worktree.path.parent() == Some(&directory(repo))
+    let ours = is_ours(repo, &worktree.path)
         && admin_of(repo, &worktree.path)?.is_none_or(|admin| admin == worktree.admin);
     if !ours {
         return Err(WorktreeError::NotOurs {
@@ -512,11 +528,10 @@ pub fn remove(repo: &Repository, worktree: &Worktree) -> Result<(), WorktreeErro
 
 /// Removes admin entries of worktrees of ours that do not exist any more; never the user's.
 pub fn prune(repo: &Repository) -> Result<(), FileError> {
-    let ours = directory(repo);
     for (admin, path) in admin_entries(repo)? {
         let gone = fs::symlink_metadata(&path)
             .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
-        if path.parent() == Some(&ours) && gone && !admin.join("locked").exists() {
+        if is_ours(repo, &path) && gone && !admin.join("locked").exists() {
             fsx::remove_tree(&admin)?;
         }
     }

@@ -231,20 +231,17 @@ pub fn barred(home: &Home, top: &Path, is_up: &dyn Fn(&Record) -> bool) -> Optio
             format!("what sandbox `{name}` left in {at} is not collected: `cofferdam gc` does it")
         });
     }
-    let (beside, within): (Vec<_>, Vec<_>) = living
-        .into_iter()
-        .partition(|(_, entry)| entry.record.shelf_branch().is_some());
-    // Those beside it stand still meanwhile, unless they cannot.
-    let living = if within.is_empty() { beside } else { within };
+    // Those beside it that stand still meanwhile are up for nobody.
     let Some((at, _)) = living.first() else {
         let error = listing.unreadable.first()?;
         let why = unknown(error);
         return Some(format!("{why}; {}", unreadable_hint(home)));
     };
-    let names: Vec<String> = living
+    let mut names: Vec<String> = living
         .iter()
         .map(|(_, entry)| entry.record.name.to_string())
         .collect();
+    names.sort_unstable();
     let are = match &names[..] {
         [one] => format!("sandbox `{one}` is"),
         more => format!("sandboxes `{}` are", more.join("`, `")),

@@ -75,6 +75,12 @@ pub enum SandboxError {
         action: &'static str,
         reason: String,
     },
+    /// Who carries files inside has the user of the programs there, which may stop or kill it.
+    #[error("cannot {action} the sandbox: a program in it ended the process that carries them")]
+    CarrierEnded {
+        /// "put files into".
+        action: &'static str,
+    },
     #[error("the sandbox did not come up: {0}")]
     Start(String),
     /// The sandbox, or contact with it, is gone. Its processes are dead.

@@ -28,7 +28,9 @@ pub(super) fn to_be_stopped(home: &Home, top: &Path) -> Result<Vec<Slug>, Regist
     // Those beside it stand still meanwhile.
     let within = records.filter(|record| record.lives_on() && record.shelf_branch().is_none());
     let up = within.filter(|record| sandbox::is_up(&home.sandbox(record.id)));
-    Ok(up.map(|record| record.name).collect())
+    let mut names: Vec<Slug> = up.map(|record| record.name).collect();
+    names.sort_unstable();
+    Ok(names)
 }
 
 /// As [`at_work`], for a landing that begins while `standing` stand still: nor may one where that of another sandbox is half done.

@@ -44,7 +44,8 @@ enum Overlap {
 /// Refuses a repository in whose settings Cofferdam's own files would lie, before anything is written there.
 pub(super) fn check_own(caller: &Caller, repository: &Repository) -> Result<(), PlanError> {
     let home = caller.home.path();
-    if real(&repository.config_dir()) == real(home) {
+    let places = [repository.config_dir(), repository.kept_dir()];
+    if places.iter().any(|place| real(place) == real(home)) {
         return Err(PlanError::SharedHome(home.to_owned()));
     }
     Ok(())

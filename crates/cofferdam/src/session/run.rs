@@ -90,11 +90,11 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
         Err(kind) => return Err(nothing(or_cancelled(kind, &options.caller.cancel).await)),
     };
     let log_name = runlog::file_name(&plan.record, options.session.name.as_deref());
-    let config_dir = plan.repository.config_dir();
+    let kept_dir = plan.repository.kept_dir();
     let log = (&options.task.log, options.task.log_limits);
     let owned = begun::begin(&options.caller.home, plan.record.clone(), &plan).map_err(nothing)?;
-    let events = Emitter::open(options.caller.events.clone(), log, &config_dir, &log_name);
-    let events = events.and_then(|events| own_files::ignore(&config_dir).map(|()| events));
+    let events = Emitter::open(options.caller.events.clone(), log, &kept_dir, &log_name);
+    let events = events.and_then(|events| own_files::ignore(&kept_dir).map(|()| events));
     let events = match events {
         Ok(events) => events,
         Err(error) => {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::options::LogLimits;
 use crate::fsx::{Context, FileError};
-use crate::git::own_files;
+use crate::git::{discovery, own_files};
 use crate::registry::{Record, Strategy, belongs};
 
 /// Where a line end is looked for, so that no line is cut: longer lines are.
@@ -45,15 +45,20 @@ pub(super) fn file_name(record: &Record, name: Option<&str>) -> String {
 pub fn run_log(record: &Record) -> Option<PathBuf> {
     let top = belongs::checkout(record);
     let top = top.as_ref().unwrap_or(&record.repository);
-    let logs = top.join(own_files::DIRECTORY).join("logs");
+    let shared = record.common_dir.clone().or_else(|| discovery::shared(top));
+    let shared = shared.filter(|shared| shared.ends_with(".git"));
+    let main = shared.as_deref().and_then(Path::parent);
+    // Earlier versions kept those of a linked checkout in that one.
+    let places = main.into_iter().chain([top.as_path()]);
     let names = [
         file_name(record, Some(record.name.as_str())),
         file_name(record, None),
     ];
-    names
-        .map(|name| logs.join(name))
-        .into_iter()
-        .find(|path| path.symlink_metadata().is_ok_and(|found| found.is_file()))
+    let mut all = places.flat_map(|place| {
+        let logs = place.join(own_files::DIRECTORY).join("logs");
+        names.clone().map(|name| logs.join(name))
+    });
+    all.find(|path| path.symlink_metadata().is_ok_and(|found| found.is_file()))
 }
 
 /// A log that is open for appending.

@@ -32,8 +32,9 @@ impl Standing {
             .map(|(_, entry)| entry.record)
             .filter(|record| !record.lives_on() || is_up(record.id))
             .partition(|record| record.lives_on() && record.shelf_branch().is_some());
-        // Nothing is written there then.
-        if !within.is_empty() {
+        // Who ends by itself is waited for, and nothing is written there then. Of one that lives there everybody else who is in
+        // the way has to be known, to be stopped with it.
+        if within.iter().any(|record| !record.lives_on()) {
             return Self::default();
         }
         let stopping = beside.into_iter().map(async |record| {

@@ -373,3 +373,51 @@ both! {
         again.close().await.unwrap();
     }
 }
+
+/// Stops or kills every process that carries files, again and again: they are children of the first one, and no program's.
+const FIGHTS: &str = "while :; do for one in /proc/[0-9]*; do pid=${one#/proc/}; \
+    [ $pid != 1 ] && [ $pid != $$ ] && [ \"$(cat $one/comm 2>/dev/null)\" = \"$(cat /proc/1/comm)\" ] && \
+    echo >> /tmp/found && kill -$SIGNAL $pid; done; done 2>/dev/null";
+
+both! {
+    /// Whoever waits for files is told, and nothing of it stays in the way of the next one.
+    async fn who_stops_or_kills_what_carries_files_holds_nobody_up() {
+        for signal in ["STOP", "KILL"] {
+            let sandbox = create(&spec()).await.unwrap();
+            let mut fights = start(&*sandbox, &format!("SIGNAL={signal}; {FIGHTS}")).await;
+            // The stream does not end by itself, nor does anybody stop to read what is told.
+            let (entries, _open) = pipe();
+            let (_known, into) = pipe();
+            let done = sandbox.unpack(Path::new("/tmp"), false, entries, into).await;
+            assert!(
+                matches!(done, Err(SandboxError::CarrierEnded { .. })),
+                "{signal}: {done:?}"
+            );
+            sandbox.signal(fights.number().unwrap(), 9).await.unwrap();
+            fights.wait().await.unwrap();
+            // The control: they were found.
+            assert_ne!(ok(&*sandbox, "cat /tmp/found").await, "");
+            put(&*sandbox, "/tmp/d", &[file("a", "one")]).await;
+            assert_eq!(ok(&*sandbox, "cat /tmp/d/a").await, "one");
+        }
+    }
+}
+
+both! {
+    /// A stop that happens once costs nobody their files.
+    async fn what_carries_files_goes_on_when_it_was_stopped() {
+        let sandbox = create(&spec()).await.unwrap();
+        let (entries, open) = pipe();
+        let (_known, into) = pipe();
+        let asked = sandbox.unpack(Path::new("/tmp/d"), false, entries, into);
+        let stops = async {
+            let once = FIGHTS.replace("kill -$SIGNAL $pid", "kill -STOP $pid && exit");
+            ok(&*sandbox, &once).await;
+            let sent = stream(&[file("a", "one"), (END, Vec::new())]);
+            std::fs::File::from(open).write_all(&sent).unwrap();
+        };
+        let (done, ()) = tokio::join!(asked, stops);
+        done.unwrap();
+        assert_eq!(ok(&*sandbox, "cat /tmp/d/a").await, "one");
+    }
+}

@@ -151,6 +151,58 @@ const WAKES: &str = "
     open my $f, '>>', '/in/beats'; $f->autoflush(1);
     while (1) { print $f 'x'; Time::HiRes::ualarm(2000); select undef, undef, undef, 0.001 }";
 
+/// Has itself woken by a timer, notes it, and stops itself again before anybody looks. With `alone` it has no first thread.
+const BETWEEN_LOOKS: &str = r#"
+import ctypes, os, signal, sys, threading, time
+libc = ctypes.CDLL(None)
+class Event(ctypes.Structure):
+    _fields_ = [("value", ctypes.c_void_p), ("signal", ctypes.c_int), ("notify", ctypes.c_int), ("rest", ctypes.c_char * 48)]
+event, timer = Event(None, signal.SIGCONT, 0, b""), ctypes.c_int(0)
+assert libc.syscall(222, 1, ctypes.byref(event), ctypes.byref(timer)) == 0
+every = (ctypes.c_long * 4)(0, 200000000, 0, 200000000)
+assert libc.syscall(223, timer, 0, every, None) == 0
+beats, alone = open("/in/beats", "ab", 0), sys.argv[1].startswith("alone")
+def goes_on():
+    while True:
+        beats.write(b"x")
+        if alone:
+            time.sleep(0.05)
+        else:
+            os.kill(os.getpid(), signal.SIGSTOP)
+if alone:
+    threading.Thread(target=goes_on).start()
+    libc.syscall(60, 0)
+goes_on()
+"#;
+
+both! {
+    /// What runs between two looks is noticed as what runs in one: it is stopped, and ended where it does that again and again.
+    async fn what_stops_itself_before_each_look_does_not_go_on() {
+        if cfg!(not(target_arch = "x86_64")) || !Path::new("/usr/bin/python3").exists() {
+            return skip!("there is no python3, or the numbers of system calls are another machine's");
+        }
+        for alone in ["", "alone"] {
+            let mut living = Living::new();
+            let shared = Shared::in_it(&mut living);
+            let sandbox = create(&living, false).await;
+            // Of its own children init would hear.
+            let word = format!("{alone}{}", marker());
+            let line = "/usr/bin/python3 -c \"$0\" \"$1\"x; true";
+            let request = ExecRequest::new(["sh", "-c", line, BETWEEN_LOOKS, &word]);
+            let _run = sandbox.exec(request).await.unwrap();
+            let there = || !processes_with(&format!("{word}x")).is_empty();
+            // The control: it goes on by itself.
+            shared.grows("beats").await;
+            shared.grows("beats").await;
+            assert!(there());
+            sandbox.freeze().await.unwrap();
+            eventually("it is ended", || !there()).await;
+            sandbox.thaw().await.unwrap();
+            assert_eq!(ok(&*sandbox, "echo on").await, "on\n");
+        }
+    }
+}
+
 /// Not for a moment, where the kernel does it.
 #[test]
 fn nothing_wakes_what_is_frozen() {

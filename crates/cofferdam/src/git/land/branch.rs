@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
-use super::landing::Landing;
+use super::landing::{Landing, NOT_MOVED};
 use super::{LandError, kept, worktrees};
 use crate::git::gate::Accepted;
 use crate::git::refs::{self, RefError, Transaction};
@@ -81,7 +81,7 @@ pub async fn branch(
                     tip: tip.clone(),
                 });
             }
-            let why = format!("branch `{branch}` was changed meanwhile: {detail}");
+            let why = format!("branch `{branch}`{NOT_MOVED}{detail}");
             Ok(kept(accepted, why))
         }
         Err(error) => Err(error.into()),

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::index::{Changes, ancestors, collides, copy_index, remove_temporary};
 use super::journal::{Files, JOURNAL, Move, is_half_done, read};
-use super::landing::{LOCAL_CHANGES, Landing, UNTRACKED};
+use super::landing::{LOCAL_CHANGES, Landing, NOT_MOVED, UNTRACKED};
 use super::lock::IndexLock;
 use super::orphans::await_orphans;
 use super::settle::{index_state, running_in, wait_for};
@@ -240,9 +240,7 @@ impl Move {
         {
             Ok(()) => {}
             Err(RefError::Moved { detail }) => {
-                return Ok(Moved::InTheWay(format!(
-                    "the branch was changed meanwhile: {detail}"
-                )));
+                return Ok(Moved::InTheWay(format!("the branch{NOT_MOVED}{detail}")));
             }
             Err(error) => return Err(error.into()),
         }

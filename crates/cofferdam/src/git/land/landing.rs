@@ -37,6 +37,8 @@ pub(crate) fn stop_first(names: &str) -> String {
 
 const STOP: &str = "`cofferdam stop ";
 const FIRST: &str = "` first";
+/// What follows the branch's name where git did not move it.
+pub(crate) const NOT_MOVED: &str = " did not move: ";
 /// How it begins where the user's own work would be overwritten.
 pub(crate) const LOCAL_CHANGES: &str = "local changes are in the way";
 pub(crate) const UNTRACKED: &str = "files that git does not track would be overwritten";
@@ -94,6 +96,15 @@ impl Landing {
     pub fn waits_for_local_changes(&self) -> bool {
         let begins = [LOCAL_CHANGES, UNTRACKED];
         matches!(self, Self::Kept { why, .. } if begins.iter().any(|begin| why.starts_with(begin)))
+    }
+
+    /// Whether what stood in the way may be gone by now: nobody who comes later is told that it stands there.
+    pub fn was_of_the_moment(&self) -> bool {
+        let not_moved = matches!(self, Self::Kept { why, .. } if why.contains(NOT_MOVED));
+        not_moved
+            || self.stop_first().is_some()
+            || self.waits_for_local_changes()
+            || self.waits_for_the_user()
     }
 
     /// Whether the commits wait for what the user has begun in the checkout. No other git command that

@@ -160,6 +160,7 @@ impl GuestSandbox {
     ) -> Result<(), SandboxError> {
         match self.connection.answer_whenever(make, streams).await? {
             Answer::Done => Ok(()),
+            Answer::Failed(libc::EOWNERDEAD) => Err(SandboxError::CarrierEnded { action }),
             Answer::Failed(errno) => Err(SandboxError::Files {
                 action,
                 reason: io::Error::from_raw_os_error(errno).to_string(),

@@ -67,6 +67,9 @@ impl Collector<'_> {
         if frozen {
             sandbox.thaw().await.map_err(CollectError::Changes)?;
         }
+        if let Err(error @ SandboxError::CarrierEnded { .. }) = asked {
+            return Err(CollectError::Changes(error));
+        }
         fed?;
         if !spooled? {
             fsx::remove_file_if_exists(&incoming)?;

@@ -58,6 +58,11 @@ impl Session {
         }
         self.named.check_files(&self.caller).map_err(session)?;
         let _alone = self.alone_at_work().await.map_err(session)?;
+        // Where its user works too, what is committed there and not home would be taken for work of theirs.
+        let before = match self.record().strategy {
+            Strategy::Head => Some(self.collect().await.map_err(session)?),
+            _ => None,
+        };
         let followed = self.follow().await;
         let form = Form::read(&self.directory()).map_err(|error| session(error.into()))?;
         let options = RunOptions {
@@ -71,14 +76,18 @@ impl Session {
         self.sync(SyncMode::IfChanged).await.map_err(session)?;
         let name = runlog::file_name(self.record(), Some(self.record().name.as_str()));
         let log = (&options.task.log, options.task.log_limits);
-        let config_dir = plan.repository.config_dir();
-        let events = Emitter::open(options.caller.events.clone(), log, &config_dir, &name)
+        let kept_dir = plan.repository.kept_dir();
+        let events = Emitter::open(options.caller.events.clone(), log, &kept_dir, &name)
             .map_err(|error| nothing(error.into()))?;
-        let before = self.record_before(&plan, &events).await;
-        let uncommitted = *before.as_ref().unwrap_or(&0);
+        let recorded = self.record_before(&plan, &events).await;
+        let uncommitted = *recorded.as_ref().unwrap_or(&0);
         let path = events.path();
         events.announce(|| announce::events(&options, &plan, &planned, path, uncommitted));
-        before.map_err(nothing)?;
+        recorded.map_err(nothing)?;
+        if let Some(before) = before.filter(|before| !before.commits.is_empty()) {
+            let text = format!("what was committed in it before: {}", before.landing);
+            events.notice(Notice::Other { text });
+        }
         let mut recorder = recorded::begin(&options, &plan, path).map_err(nothing)?;
         if let Err(error) = followed {
             let text = error.to_string();

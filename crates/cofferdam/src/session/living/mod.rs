@@ -49,7 +49,7 @@ pub use refused::{RefusedSince, refused_during};
 pub use remove::{end, end_if_safe};
 pub use rest::rest;
 pub use set_up::{can_be_set_up_again, why_setup_failed};
-pub use stop::{stop, stop_within};
+pub use stop::{programs_running, stop, stop_within};
 pub(super) use uncollected::has_uncollected;
 
 use super::dev;

@@ -45,6 +45,23 @@ pub async fn stop_within(
     Ok(())
 }
 
+/// How long a sandbox may take to say what runs in it.
+const ASKED: Duration = Duration::from_secs(2);
+
+/// How many programs run in it, for whoever is about to end them; 0 where that cannot be told. Bounded: 2 s.
+pub async fn programs_running(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+) -> u32 {
+    let asked = async {
+        let sandbox = provider.open(&named.handle(caller)).await?;
+        Ok::<_, SandboxError>(sandbox.status().await?.programs)
+    };
+    let asked = tokio::time::timeout(ASKED, asked).await;
+    asked.map_or(0, Result::unwrap_or_default)
+}
+
 /// The sandbox's turn, when its programs have ended or had `grace` for it. Whoever has the turn before may be waiting for one of them,
 /// such as a command of `on_sync`: so they are told to end meanwhile, and killed after that. Bounded: `grace` and 30 s.
 pub(super) async fn turn_to_end(

@@ -34,7 +34,10 @@ pub(super) async fn delete_branch(
 ) -> Result<(), ManageError> {
     let full = branch.full();
     for worktree in land::worktrees(repo, cancel).await? {
-        if worktree.branch.as_deref() == Some(full.as_str()) {
+        // One whose directory is gone has nothing checked out; where the disk cannot be asked, it may be there.
+        let gone = worktree.path.symlink_metadata();
+        let gone = gone.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        if worktree.branch.as_deref() == Some(full.as_str()) && !gone {
             let at = crate::text::printable(&worktree.path.to_string_lossy());
             return Err(RefError::CheckedOut {
                 branch: branch.clone(),

@@ -93,6 +93,9 @@ pub struct Summary {
     pub state: State,
     /// Its command died before it could collect; `gc` brings the commits home.
     pub interrupted: bool,
+    /// The same while it was made, so that nobody has worked in it.
+    #[serde(skip)]
+    pub half_made: bool,
     /// It stays until it is deleted: only itself knows whether it is active, paused or stopped ([`ask`]).
     pub lives_on: bool,
     /// Its repository is gone from its place: nothing of it can come home.
@@ -357,6 +360,7 @@ async fn summary(
         owns_files: record.mode.owns_files(),
         state,
         interrupted,
+        half_made: interrupted && record.setup == Setup::Making,
         lives_on,
         orphaned,
         branch: record.working_branch_text(),
@@ -423,7 +427,14 @@ async fn still_kept(
         Landing::Nothing | Landing::Landed { .. } => false,
     };
     if waits {
-        return Ok(record.kept.clone());
+        let of_the_moment = outcome.landing.was_of_the_moment()
+            && record.kept.as_ref() == Some(&outcome.landing.to_string());
+        return Ok(match &outcome.landing {
+            Landing::Kept { reference, .. } if of_the_moment => {
+                Some(format!("the commits are kept on {reference}"))
+            }
+            _ => record.kept.clone(),
+        });
     }
     // What has a reference is told by that.
     Ok(outcome.beside.clone().filter(|_| has_files))

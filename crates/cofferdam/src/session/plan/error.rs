@@ -59,7 +59,7 @@ pub enum PlanError {
     #[error("branch `{branch}` cannot be made: {detail}")]
     BranchBarred {
         branch: BranchName,
-        /// Git's own words, control bytes escaped.
+        /// What is in the way, and what to do about it. Printable.
         detail: String,
     },
     #[error("{} is a symlink: the head strategy cannot cover it", .0.display())]
