@@ -226,8 +226,11 @@ fn in_ways(ways: &[Way], check: impl Fn(&Entry)) {
     }
 }
 
+#[expect(
+    clippy::print_stderr,
+    reason = "shown where it fails: in which way, and where"
+)]
 fn tried(way: Way, engine: Option<&'static str>, check: impl Fn(&Entry)) {
-    // Shown where it fails.
     eprintln!("{way:?} in {}", engine.unwrap_or("the native sandbox"));
     let entry = Entry {
         way,

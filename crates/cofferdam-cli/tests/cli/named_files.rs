@@ -18,7 +18,7 @@ fn planted(file: &str) -> TestEnvironment {
 }
 
 #[track_caller]
-fn refused(done: Done, link: &str) {
+fn refused(done: &Done, link: &str) {
     assert_ne!(done.status.code(), Some(0), "{done}");
     let names = done.stderr.contains(&format!("{link} is a symlink to"));
     assert!(
@@ -44,7 +44,7 @@ fn nothing_is_read_through_a_link_of_a_checkout() {
             &["prompt", "check", named],
             &[&["run"], &schema[..], &[named, "--", "true"]].concat(),
         ] {
-            refused(environment.cofferdam(options), link);
+            refused(&environment.cofferdam(options), link);
         }
     }
     environment.expect_nothing_made();
@@ -65,11 +65,11 @@ fn nothing_is_written_through_a_link_of_a_checkout() {
     for (named, link) in [("link.json", "link.json"), ("away/new", "away")] {
         let output = ["--output-tag", "x", "--output-file", named];
         let script = "echo '<x>1</x>'";
-        refused(environment.run(&output, script), link);
-        refused(environment.run(&["--log", named], "true"), link);
-        refused(environment.cofferdam(&["man", "away/man"]), "away");
+        refused(&environment.run(&output, script), link);
+        refused(&environment.run(&["--log", named], "true"), link);
+        refused(&environment.cofferdam(&["man", "away/man"]), "away");
         refused(
-            environment.cofferdam(&["volume", "export", volume, "away/new"]),
+            &environment.cofferdam(&["volume", "export", volume, "away/new"]),
             "away",
         );
     }
