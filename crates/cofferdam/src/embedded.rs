@@ -46,6 +46,8 @@ pub(crate) fn gateway(directory: &Path) -> io::Result<Executable> {
 const GATEWAY: &str = "cofferdam-gateway";
 /// How long its file may be busy.
 const BUSY: Duration = Duration::from_millis(500);
+/// How long another process may be at making one.
+const MAKING: Duration = Duration::from_secs(10);
 
 /// The guest as a file in `directory`, for namespaces that something else makes: an engine mounts it by its name, read-only. Nothing
 /// on the host executes it. Its name has its content in it, so that it never changes for those who run from it.
@@ -53,6 +55,17 @@ pub(crate) fn guest_file(directory: &Path) -> io::Result<std::path::PathBuf> {
     let program = include_bytes!(env!("COFFERDAM_GUEST_FILE"));
     let name = format!("cofferdam-guest-{}", digest(program));
     let path = directory.join(name);
+    if open_same(&path, program).is_ok() {
+        return Ok(path);
+    }
+    // Of several that begin at once one makes it: an engine mounts what has the name later, and it has to be what was opened here.
+    fsx::private_dir(directory).map_err(io::Error::other)?;
+    let making = directory.join("cofferdam-guest.lock");
+    let lock = fsx::lock::open(&making).map_err(io::Error::other)?;
+    if !fsx::lock::hold_within(&lock, &making, MAKING).map_err(io::Error::other)? {
+        let why = format!("somebody else holds {} too long", making.display());
+        return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+    }
     if open_same(&path, program).is_ok() {
         return Ok(path);
     }
@@ -199,6 +212,25 @@ mod tests {
         let size = include_bytes!(env!("COFFERDAM_GATEWAY_FILE")).len();
         assert_eq!(found.len(), size as u64);
         made.file.map(|_| found.ino())
+    }
+
+    /// Who has opened it has what an engine mounts by its name later.
+    #[test]
+    fn of_several_that_begin_at_once_all_have_the_same_guest() {
+        for _ in 0..20 {
+            let home = tempfile::tempdir().unwrap();
+            let directory = home.path().join("programs");
+            let begin = std::sync::Barrier::new(8);
+            let found = || {
+                begin.wait();
+                fs::metadata(guest_file(&directory).unwrap()).unwrap().ino()
+            };
+            let all: Vec<u64> = std::thread::scope(|scope| {
+                let all: Vec<_> = (0..8).map(|_| scope.spawn(found)).collect();
+                all.into_iter().map(|one| one.join().unwrap()).collect()
+            });
+            assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
+        }
     }
 
     #[test]

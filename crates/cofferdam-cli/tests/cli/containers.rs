@@ -120,9 +120,9 @@ impl World {
         let began = Instant::now();
         loop {
             let mut all = self.containers();
-            let of_role = ["--all", "--filter", "label=io.cofferdam.role"];
-            let of_role = self.filtered("engines", &of_role);
-            all.retain(|one| !of_role.contains(one));
+            let agents = ["--all", "--filter", "label=io.cofferdam.role=agent"];
+            let agents = self.filtered("engines", &agents);
+            all.retain(|one| agents.contains(one));
             match &all[..] {
                 [one] => return one.clone(),
                 _ => assert!(began.elapsed().as_secs() < 10, "{all:?}"),

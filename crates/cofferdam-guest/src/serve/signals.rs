@@ -81,9 +81,28 @@ impl Signals {
         if !stopped || self.turns(&all) != before {
             return Ok(false);
         }
+        let has_run = |(id, turns): (&Id, &Turns)| {
+            let stood = self.standing.get(id)?;
+            (stood != turns).then(|| id.pid)
+        };
+        // Of a child of its own init hears when it stops again, and comes here without having looked who runs.
+        let awake: Vec<i32> = before.iter().filter_map(has_run).collect();
         self.standing = before;
         self.trusted = Some(Instant::now() + interval);
-        Ok(true)
+        Ok(awake.is_empty() || !self.ends(&awake))
+    }
+
+    /// These had stopped, and have run since. Whether they are ended for it.
+    fn ends(&mut self, awake: &[i32]) -> bool {
+        self.woken = self.woken.saturating_add(1);
+        let ends = self.woken > LENIENT;
+        if ends {
+            for &process in awake {
+                // It may have ended.
+                let _ = sys::kill(process, libc::SIGKILL);
+            }
+        }
+        ends
     }
 
     fn turns(&self, all: &[Process]) -> BTreeMap<Id, Turns> {
@@ -117,13 +136,9 @@ impl Signals {
         if awake.is_empty() {
             return false;
         }
-        self.woken = self.woken.saturating_add(1);
-        if self.woken > LENIENT {
-            for process in awake {
-                // It may have ended.
-                let _ = sys::kill(process, libc::SIGKILL);
-            }
-        }
+        self.ends(&awake);
+        // It is counted once.
+        self.standing.clear();
         true
     }
 
