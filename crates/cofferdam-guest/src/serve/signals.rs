@@ -83,7 +83,7 @@ impl Signals {
         }
         let has_run = |(id, turns): (&Id, &Turns)| {
             let stood = self.standing.get(id)?;
-            (stood != turns).then(|| id.pid)
+            (stood != turns).then_some(id.pid)
         };
         // Of a child of its own init hears when it stops again, and comes here without having looked who runs.
         let awake: Vec<i32> = before.iter().filter_map(has_run).collect();
