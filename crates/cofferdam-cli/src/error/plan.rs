@@ -124,7 +124,7 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
              with `--branch`"
             .to_owned(),
         PlanError::BranchBarred { .. } => {
-            "when nothing is in its way any more, try again; or name another branch with `--branch`".to_owned()
+            "when nothing is in its way any more, try again".to_owned()
         }
         PlanError::NoSuchNetwork { given, .. } => match given.first() {
             Some(kind) => format!("ask for `--network {}`", kind.as_str()),

@@ -194,7 +194,9 @@ fn nothing_of_the_machine_is_read_or_written() {
                 mount["Destination"].as_str().unwrap(),
                 mount["Source"].as_str().unwrap(),
             );
-            let ours = to == "/.cofferdam" || to.starts_with("/.cofferdam/");
+            let ours = to == "/.cofferdam"
+                || to.starts_with("/.cofferdam/")
+                || to.starts_with("/.cofferdam-");
             let told = TOLD.contains(&to);
             let files = to == "/home/agent" || to == "/workspace" || to.starts_with("/workspace/");
             assert!(ours || told || files, "{at}: {mount}");

@@ -46,10 +46,13 @@ impl Named {
         self.way.place()
     }
 
-    /// Whether it can be read only once and may keep its reader waiting: a pipe, a device, what a shell opened.
+    /// Whether it can be read only once and may keep its reader waiting: a device, what a shell opened. A pipe that has a name is
+    /// none: where nobody writes to it its reader would wait for ever.
     pub fn is_stream(&self) -> bool {
-        self.way.kind().is_ok_and(|kind| {
-            !self.way.inside && !matches!(kind, FileType::RegularFile | FileType::Directory)
+        self.way.kind().is_ok_and(|kind| match kind {
+            FileType::RegularFile | FileType::Directory => false,
+            FileType::CharacterDevice => !self.way.inside,
+            _ => !self.way.inside && self.way.by_kernel,
         })
     }
 
@@ -65,7 +68,7 @@ impl Named {
         let file = self.way.open(OFlags::RDONLY | waits);
         let file = file.context("open", &self.path)?;
         let found = file.metadata().context("look at", &self.path)?;
-        if !found.is_file() && (self.way.inside || found.is_dir()) {
+        if !found.is_file() && !self.is_stream() {
             return Err(failed("it is not a regular file".to_owned()));
         }
         let mut bytes = Vec::new();
@@ -302,13 +305,13 @@ mod tests {
         assert!(to.append(0o600).is_err());
         fifo(&outside.join("pipe"));
         let path = outside.join("pipe");
-        assert!(Named::find(&path).unwrap().is_stream());
-        let writer = std::thread::spawn({
+        assert!(read(&path).unwrap_err().contains("not a regular"));
+        let reader = std::thread::spawn({
             let path = path.clone();
-            move || write(&path)
+            move || fs::read_to_string(path)
         });
-        assert_eq!(read(&path).unwrap(), "new");
-        writer.join().unwrap().unwrap();
+        write(&path).unwrap();
+        assert_eq!(reader.join().unwrap().unwrap(), "new");
         assert!(path.symlink_metadata().is_ok_and(|found| !found.is_file()));
         write(Path::new("/dev/null")).unwrap();
         assert_eq!(read(Path::new("/dev/null")).unwrap(), "");

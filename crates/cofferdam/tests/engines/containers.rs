@@ -293,7 +293,7 @@ each! {
         assert!(labels.contains(&wanted), "{labels}");
         let mut words = vec!["create"];
         let labels: Vec<&str> = labels.split("\\n").flat_map(str::lines).filter(|label| label.contains('=')).collect();
-        assert_eq!(labels.iter().filter(|label| label.starts_with("io.cofferdam.")).count(), 3, "{labels:?}");
+        assert_eq!(labels.iter().filter(|label| label.starts_with("io.cofferdam.")).count(), 4, "{labels:?}");
         for label in &labels {
             words.extend(["--label", label]);
         }

@@ -23,11 +23,14 @@ const LISTINGS: Duration = Duration::from_secs(3);
 const BETWEEN_LISTINGS: Duration = Duration::from_millis(50);
 /// In Podman's answer then.
 const GONE: &str = "container not known";
+/// The same of one that was removed between two looks of Podman's own.
+const REMOVED: &str = "does not exist in database";
 
 /// Of Podman's container that is half removed: one that ended while another one joined it has no files any more, and nobody can look at it.
 /// It stays until that other one is removed.
 pub(super) fn is_half_removed(error: &io::Error) -> bool {
-    error.to_string().contains(GONE)
+    let said = error.to_string();
+    [GONE, REMOVED].iter().any(|words| said.contains(words))
 }
 
 /// What every engine answers, in whatever version it is asked, and cheaply: no program is started for it.
