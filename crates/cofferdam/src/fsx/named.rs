@@ -2,7 +2,7 @@
 //! left it there to have the host read or write another file.
 //!
 //! A checkout is whatever has a `.git`, with all that is below. Outside of one links lead where they lead everywhere, and
-//! pipes and devices (`/dev/stdin`, `/dev/null`) are what they are.
+//! devices and what a shell opened (`/dev/null`, `/dev/stdin`) are what they are.
 
 use std::ffi::OsString;
 use std::fs::File;
