@@ -20,7 +20,7 @@ use cofferdam::sandbox::{
     BoxRead, BoxWrite, Execution, Exit, ProgramFault, SandboxError, Terminal, TerminalSize,
 };
 use cofferdam::session::living::{self as lives, Condition};
-use cofferdam::session::{Attendant, Caller, Session, SessionError, SessionExec};
+use cofferdam::session::{Attendant, Caller, Notice, Session, SessionError, SessionExec};
 use rustix::process::Signal as Number;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::signal::unix::{SignalKind, signal};
@@ -105,6 +105,12 @@ pub(super) async fn run(mut attached: Attached<'_>) -> Result<ExitCode, CliError
             "refused by the network:",
         );
         output::note(&text);
+    }
+    let killed = session.killed_for_memory();
+    // Elsewhere what is told belongs to what the program says, unless it failed.
+    if killed > 0 && (std::io::stderr().is_terminal() || !matches!(ended, Ok(Exit::Code(0)))) {
+        let notice = Notice::KilledForMemory { processes: killed };
+        output::note(&format!("note: {notice}\n"));
     }
     if session.record().dev.is_some() && !matches!(ended, Err(Ended::Sandbox(_))) {
         leave(&session, &caller, attached.environment).await;

@@ -13,7 +13,9 @@ use cofferdam::sandbox::engine::Kind;
 use cofferdam::sandbox::{Listed, SandboxError, Stopping};
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::manage::{self, State};
-use cofferdam::session::{CommitLine, Landing, Session, SessionError, Unpublished, Unpushed};
+use cofferdam::session::{
+    CommitLine, Landing, Notice, Session, SessionError, Unpublished, Unpushed,
+};
 use cofferdam::text::{printable_line, printable_path as shown};
 use cofferdam::wall::supervisor::Wall;
 use jiff::Timestamp;
@@ -79,6 +81,8 @@ struct Status<'a> {
     pause: Option<&'static str>,
     /// Its first process, as this machine numbers it; nothing where it is stopped.
     process: Option<u32>,
+    /// So many of its processes the kernel has killed since it was started, because its memory was used up; nothing where nobody counts.
+    killed_for_memory: Option<u64>,
     /// Nothing where no directory of the host has its files as they are inside.
     workdir: Option<String>,
     /// What it sees of this machine beside its files.
@@ -152,6 +156,7 @@ impl Serialize for Now {
 struct Told {
     state: Now,
     process: Option<u32>,
+    killed_for_memory: Option<u64>,
     stopping: Option<Stopping>,
     wall: Option<Wall>,
     joined: BTreeSet<String>,
@@ -243,6 +248,7 @@ impl Told {
         Self {
             state,
             process: None,
+            killed_for_memory: None,
             stopping: None,
             wall: None,
             joined: BTreeSet::new(),
@@ -274,6 +280,7 @@ async fn asked(session: &Session) -> Result<Told, SessionError> {
     Ok(Told {
         state: Now::Of(state),
         process: session.process(),
+        killed_for_memory: session.sandbox().killed_for_memory(),
         stopping: Some(stopping),
         wall: session.wall().await?,
         joined: session.joined(),
@@ -376,6 +383,7 @@ fn told_as_json<'a>(
         joined: &told.joined,
         pause: told.stopping.map(pause),
         process: told.process,
+        killed_for_memory: told.killed_for_memory,
         workdir: workdir(record, environment).map(|path| path.to_string_lossy().into_owned()),
         mounts: record.mounts.iter().map(mounted).collect(),
         ports: record
@@ -515,6 +523,10 @@ fn render(
             };
             lines.push(("pause", from_here(why).into_owned()));
         }
+    }
+    if let Some(processes @ 1..) = told.killed_for_memory {
+        let notice = Notice::KilledForMemory { processes };
+        lines.push(("memory", notice.to_string()));
     }
     lines.push(("age", human::age(record.created, Timestamp::now())));
     let mut out = facts::lines(&lines);

@@ -316,6 +316,32 @@ fn one_that_lives_on_is_used_as_any_other() {
     }
 }
 
+/// What the kernel kills for the limit of memory is told: by the run, by `exec`, and by `status` to who looks later.
+#[test]
+fn that_memory_was_used_up_is_told() {
+    let told = "the kernel killed a process of the sandbox, because its memory was used up";
+    let fill = "dd if=/dev/zero of=/dev/null bs=200M count=1";
+    for world in worlds() {
+        let agent = ["--memory", "64m", "--agent", "command", "--", "sh", "-c"];
+        let ran = world.make("run", &[&agent[..], &[&format!("{fill} || true")]].concat());
+        let ran = ran.expect_code(0);
+        assert!(ran.stderr.contains(told), "{ran}");
+        world
+            .make("create", &["one", "--memory", "64m"])
+            .expect_code(0);
+        assert_eq!(world.status("one", "killed_for_memory"), "0");
+        let filled = world.cofferdam(&["exec", "one", "--", "sh", "-c", fill]);
+        let filled = filled.expect_code(137);
+        assert!(filled.stderr.contains(told), "{filled}");
+        // No other program's end is for that.
+        let other = world.cofferdam(&["exec", "one", "--", "false"]);
+        assert_eq!(other.expect_code(1).stderr, "");
+        assert_eq!(world.status("one", "killed_for_memory"), "1");
+        world.cofferdam(&["delete", "one"]).expect_code(0);
+        world.expect_clean();
+    }
+}
+
 /// Whoever is in the group of Docker's socket and is not root has all of it, over worktrees in place of layers.
 #[test]
 fn a_member_of_dockers_group_has_worktrees() {

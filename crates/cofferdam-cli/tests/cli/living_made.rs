@@ -189,6 +189,11 @@ fn it_takes_no_more_of_the_machine_than_it_was_given() {
         assert_eq!(fill(8).expect_code(0).stdout, (8u32 << 20).to_string());
         let done = fill(200);
         assert_eq!(done.status.code(), Some(137), "{start}: {done}");
+        // Whose limit it was is told there, and by who looks later.
+        let told = "the kernel killed a process of the sandbox, because its memory was used up";
+        assert!(done.stderr.contains(told), "{start}: {done}");
+        let status = lives.cofferdam(&["status", "box"]).expect_code(0);
+        assert!(status.stdout.contains(told), "{start}: {status}");
         let took = lives.cofferdam(&["exec", "box", "--", "perl", "-e", busy]);
         let took: f64 = took.expect_code(0).stdout.parse().unwrap();
         assert!(took > 2.0, "{start}: 0.2 s of work in {took} s");

@@ -15,6 +15,7 @@ pub(crate) mod files;
 mod guest;
 pub mod host;
 mod identity;
+mod killed;
 mod kinds;
 mod limits;
 pub mod native;
@@ -49,7 +50,7 @@ pub use abilities::Abilities;
 pub use ability::Ability;
 pub use error::{ProgramFault, SandboxError};
 pub use examined::{Examined, Held};
-pub(crate) use guest::is_up;
+pub(crate) use guest::{is_up, number};
 pub(crate) use kinds::Layers;
 pub use kinds::{BindMount, BranchStrategy, Contained, CopyStrategy, Isolated, PrivateCopy};
 pub use port::PortStream;
@@ -211,6 +212,12 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
     /// Bytes of memory that its programs have for themselves, not those of files that they share.
     async fn memory(&self) -> Result<u64, SandboxError> {
         Err(unable(Ability::Outlive))
+    }
+
+    /// How many processes the kernel has killed since the sandbox was started, because its limit of memory, or the machine's memory,
+    /// was used up. Nothing where nobody counts: natively, where it has no limit of memory.
+    fn killed_for_memory(&self) -> Option<u64> {
+        None
     }
 
     /// As [`Execution::kill`], for a program of [`Sandbox::programs`].

@@ -396,6 +396,15 @@ impl std::fmt::Display for Notice {
             Self::NetworkLost { why } => {
                 format!("the sandbox has lost its network, and reaches nothing from now on: {why}")
             }
+            Self::KilledForMemory { processes } => {
+                let which = match processes {
+                    1 => "a process".to_owned(),
+                    many => format!("{many} processes"),
+                };
+                format!(
+                    "the kernel killed {which} of the sandbox, because its memory was used up (`--memory` says how much it has)"
+                )
+            }
             Self::OtherWrites => {
                 "another command writes files of this repository for its sandboxes: waiting for it".to_owned()
             }

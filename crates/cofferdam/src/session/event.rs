@@ -260,6 +260,10 @@ pub enum Notice {
     NetworkLost {
         why: String,
     },
+    /// The kernel has killed so many of the sandbox's processes, because its memory was used up.
+    KilledForMemory {
+        processes: u64,
+    },
     /// Another command writes files of the same repository for sandboxes: this one begins when it is done.
     OtherWrites,
     Other {

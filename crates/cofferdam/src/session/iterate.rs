@@ -256,7 +256,9 @@ impl Iterating<'_> {
             cancel: &options.caller.cancel,
             abandon: &options.caller.abandon,
         };
+        let killed = self.sandbox.killed_for_memory();
         let (seen, result) = invocation.run().await;
+        self.tell_killed(killed);
         events.emit(&Event::IterationFinished {
             iteration,
             started: seen.started,
@@ -289,6 +291,15 @@ impl Iterating<'_> {
                 iteration,
                 failure,
             }),
+        }
+    }
+
+    /// Says how many more processes the kernel has killed for want of memory than those.
+    fn tell_killed(&self, before: Option<u64>) {
+        let all = self.sandbox.killed_for_memory().unwrap_or_default();
+        let processes = all.saturating_sub(before.unwrap_or_default());
+        if processes > 0 {
+            self.events.notice(Notice::KilledForMemory { processes });
         }
     }
 
@@ -329,7 +340,9 @@ impl Iterating<'_> {
             attendant,
             cancel: &options.caller.cancel,
         };
+        let killed = self.sandbox.killed_for_memory();
         let ended = attended.run().await;
+        self.tell_killed(killed);
         let exit = ended.as_ref().ok().copied();
         self.events.emit(&Event::IterationFinished {
             iteration: 1,

@@ -48,11 +48,18 @@ pub(super) async fn memory_is_bounded(trial: &Trial<'_>) -> Result<Outcome, Fail
     let text = "dd if=/dev/zero of=/dev/null bs=200M count=1 2>/dev/null; echo $?";
     let done = finish(start(&*sandbox, text).await?).await?;
     ensure!(done.out != "0\n", "200 MB fit into 64 MiB");
+    let killed = sandbox.killed_for_memory();
+    ensure!(killed != Some(0), "nobody says that the kernel killed it for that");
     // The control: the same with room.
     let sandbox = trial.any().await?;
     ensure!(
         ok(&*sandbox, text).await? == "0\n",
         "200 MB do not fit without a limit either"
+    );
+    let killed = sandbox.killed_for_memory();
+    ensure!(
+        killed.unwrap_or_default() == 0,
+        "{killed:?} were killed in one without a limit"
     );
     Ok(Outcome::Passed)
 }

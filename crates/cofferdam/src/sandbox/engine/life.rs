@@ -79,6 +79,11 @@ impl End for Keeper {
         // Whoever lives as long as its maker is told by its connection.
         self.lives_on.then(|| self.process.descriptor().as_fd())
     }
+
+    fn killed_for_memory(&self) -> Option<u64> {
+        let mut containers = self.whose.containers().iter();
+        containers.find_map(|id| self.process.killed_for_memory(id))
+    }
 }
 
 /// One that another one has joined is not removed before that is, and an engine may still make what it was asked for when nobody waited

@@ -69,6 +69,11 @@ impl Whose {
         }
     }
 
+    /// Their ids, where those are known.
+    pub(super) fn containers(&self) -> &[String] {
+        self.containers.as_deref().unwrap_or_default()
+    }
+
     /// What is written on each.
     pub(super) fn labels(&self) -> HashMap<String, String> {
         let role = (ROLE.to_owned(), AGENT.to_owned());

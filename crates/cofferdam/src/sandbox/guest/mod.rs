@@ -21,6 +21,7 @@ pub(super) use connection::Connection;
 pub(crate) use door::is_up;
 pub(super) use door::{Door, free_door};
 pub(super) use executable::spawn;
+pub(crate) use process::number;
 pub(super) use process::{END_LIMIT, Process};
 pub(super) use sandbox::{End, GuestSandbox, bytes};
 pub(super) use staying::{Provisional, Staying};

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -12,7 +12,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 
-use crate::sandbox::SandboxError;
+use crate::sandbox::{SandboxError, killed};
 
 /// How long a sandbox may take to end when it is asked, and when it is killed.
 pub(in crate::sandbox) const END_LIMIT: Duration = Duration::from_secs(4);
@@ -47,6 +47,18 @@ impl Process {
 
     pub(in crate::sandbox) fn descriptor(&self) -> &OwnedFd {
         &self.0
+    }
+
+    /// As [`killed::of_process`].
+    pub(in crate::sandbox) fn killed_for_memory(&self, name: &str) -> Option<u64> {
+        let number = number(self.0.as_fd())?;
+        let groups = fs::read_to_string(format!("/proc/{number}/cgroup")).ok()?;
+        if self.has_ended() {
+            // The number may be another process's.
+            return None;
+        }
+        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+        killed::of_process(&groups, &mounts, name)
     }
 
     fn has_ended(&self) -> bool {
@@ -90,6 +102,14 @@ impl Process {
         }
         Err(SandboxError::TimedOut(2 * END_LIMIT.as_secs()))
     }
+}
+
+/// The process of a pidfd as this machine numbers it, which may have ended.
+pub(crate) fn number(process: BorrowedFd<'_>) -> Option<u32> {
+    let path = format!("/proc/self/fdinfo/{}", process.as_raw_fd());
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pid:"))?;
+    line.trim().parse().ok()
 }
 
 /// Whether `/proc/PID/status` is that of the first process in a pid namespace below the reader's.

@@ -45,6 +45,11 @@ pub(in crate::sandbox) trait End: Send + Sync + fmt::Debug {
 
     /// As [`Sandbox::process`].
     fn process(&self) -> Option<BorrowedFd<'_>>;
+
+    /// As [`Sandbox::killed_for_memory`].
+    fn killed_for_memory(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// An environment, as the guest gets it.
@@ -335,6 +340,10 @@ impl Sandbox for GuestSandbox {
 
     async fn connect(&self, port: u16) -> Result<PortStream, SandboxError> {
         port::connect(&self.connection, port).await
+    }
+
+    fn killed_for_memory(&self) -> Option<u64> {
+        self.end.killed_for_memory()
     }
 
     fn process(&self) -> Option<BorrowedFd<'_>> {

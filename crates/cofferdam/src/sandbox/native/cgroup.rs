@@ -24,6 +24,8 @@ const ROOT: &str = "/sys/fs/cgroup";
 pub(super) struct Group {
     /// Those of its limits.
     directories: Vec<PathBuf>,
+    /// One of those.
+    memory: Option<PathBuf>,
     /// The one whose programs can be frozen. It may be one of those.
     freezer: Option<PathBuf>,
 }
@@ -74,6 +76,9 @@ impl Group {
         if !self.directories.contains(&directory) {
             self.directories.push(directory.clone());
         }
+        if controller == Controller::Memory {
+            self.memory = Some(directory.clone());
+        }
         let write = |name: &str, value: String| set(&directory.join(name), &value);
         match (controller, parent.version) {
             (Controller::Memory, Version::One) => {
@@ -106,6 +111,11 @@ impl Group {
     pub(super) fn make_freezer(&mut self, id: SandboxId, agent: Agent, state: &Path) {
         let machine = Machine::this();
         self.freezer = freezer::make(&machine, id, &self.directories, agent, state).ok();
+    }
+
+    /// The one that its memory is counted in, where that is limited.
+    pub(super) fn memory(&self) -> Option<&Path> {
+        self.memory.as_deref()
     }
 
     /// The init's group, if there is one for its programs.
@@ -301,12 +311,14 @@ pub async fn remove_leftovers(id: SandboxId, state: Option<&Path>) {
     for freezer in freezer::leftovers(&machine, id, state) {
         let group = Group {
             directories: Vec::new(),
+            memory: None,
             freezer: Some(freezer),
         };
         group.remove().await;
     }
     let group = Group {
         directories,
+        memory: None,
         freezer: None,
     };
     group.remove().await;

@@ -1,5 +1,6 @@
 //! The launcher, and what was started with it.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::process::Child;
@@ -26,6 +27,11 @@ impl Starting {
             (Some(group), Some(id)) => group.add(id).map_err(start_error),
             _ => Ok(()),
         }
+    }
+
+    /// As [`Group::memory`].
+    pub(super) fn memory(&self) -> Option<PathBuf> {
+        self.group.as_ref()?.memory().map(Path::to_owned)
     }
 
     /// The sandbox lives on alone, and its groups with it: the launcher has gone or is about to.

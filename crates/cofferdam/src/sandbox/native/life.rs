@@ -1,6 +1,7 @@
 //! How long a native sandbox lives, and how its end is seen.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,14 +15,18 @@ use super::resident;
 use crate::sandbox::guest::{
     self, Connection, Door, End, GuestSandbox, Process, Provisional, Staying,
 };
-use crate::sandbox::{Ability, Handle, SandboxError, identity, unable};
+use crate::sandbox::{Ability, Handle, SandboxError, identity, killed, unable};
 
 /// The bound of [`close`](crate::sandbox::Sandbox::close) in seconds.
 const CLOSE_LIMIT: u64 = 10;
 
-/// True when everything of the sandbox is gone.
 #[derive(Debug)]
-pub(super) struct WithMaker(pub(super) watch::Receiver<bool>);
+pub(super) struct WithMaker {
+    /// True when everything of the sandbox is gone.
+    pub(super) closed: watch::Receiver<bool>,
+    /// The group that its memory is counted in, where that is limited.
+    pub(super) memory: Option<PathBuf>,
+}
 
 #[derive(Debug)]
 pub(super) struct UntilRemoved {
@@ -61,7 +66,7 @@ impl UntilRemoved {
 impl End for WithMaker {
     async fn close(&self, connection: &Connection) -> Result<(), SandboxError> {
         connection.end("closed");
-        let mut closed = self.0.clone();
+        let mut closed = self.closed.clone();
         let limit = Duration::from_secs(CLOSE_LIMIT);
         match tokio::time::timeout(limit, closed.wait_for(|closed| *closed))
             .await
@@ -79,6 +84,10 @@ impl End for WithMaker {
 
     fn process(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    fn killed_for_memory(&self) -> Option<u64> {
+        killed::of(self.memory.as_ref()?)
     }
 }
 
@@ -107,6 +116,10 @@ impl End for UntilRemoved {
 
     fn process(&self) -> Option<BorrowedFd<'_>> {
         Some(self.process.descriptor().as_fd())
+    }
+
+    fn killed_for_memory(&self) -> Option<u64> {
+        self.process.killed_for_memory(&self.handle.id.to_string())
     }
 }
 

@@ -117,6 +117,7 @@ async fn come_up(
 /// It lives as long as its connection, and this process.
 fn keep(stream: UnixStream, starting: Starting) -> (Connection, WithMaker) {
     let connection = Connection::new(stream);
+    let memory = starting.memory();
     let (gone, closed) = watch::channel(false);
     let keeper = connection.clone();
     tokio::spawn(async move {
@@ -124,7 +125,7 @@ fn keep(stream: UnixStream, starting: Starting) -> (Connection, WithMaker) {
         starting.finish().await;
         gone.send_replace(true);
     });
-    (connection, WithMaker(closed))
+    (connection, WithMaker { closed, memory })
 }
 
 /// The first frame.

@@ -226,6 +226,8 @@ impl Making<'_> {
                 repository: self.plan.repository.clone(),
                 record: owned.record.clone(),
             },
+            // That is when it was started.
+            killed_before: 0,
             sandbox,
             abilities: self.options.sandbox.abilities(),
             why_mode: self.plan.why_mode.clone(),

@@ -29,7 +29,6 @@ mod stop;
 mod sync;
 mod uncollected;
 
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -115,6 +114,8 @@ pub struct Session {
     caller: Caller,
     named: Named,
     sandbox: Arc<dyn Sandbox>,
+    /// As [`Sandbox::killed_for_memory`], when the session began.
+    killed_before: u64,
     /// Of its provider.
     abilities: Abilities,
     /// As it was made, unless this process made it.
@@ -272,6 +273,7 @@ impl Session {
         let session = Self {
             caller: caller.clone(),
             named,
+            killed_before: sandbox.killed_for_memory().unwrap_or_default(),
             sandbox,
             abilities: provider.abilities(),
             why_mode: ModeReason::Made,
@@ -299,12 +301,13 @@ impl Session {
 
     /// The sandbox's first process as this machine numbers it, where it has one here.
     pub fn process(&self) -> Option<u32> {
-        let descriptor = self.sandbox.process()?.as_raw_fd();
-        let path = format!("/proc/self/fdinfo/{descriptor}");
-        let text = crate::fsx::read_bounded(Path::new(&path), 4096).ok()?;
-        let text = String::from_utf8(text).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("Pid:"))?;
-        line.trim().parse().ok()
+        sandbox::number(self.sandbox.process()?)
+    }
+
+    /// Of [`Sandbox::killed_for_memory`], those since this session began.
+    pub fn killed_for_memory(&self) -> u64 {
+        let all = self.sandbox.killed_for_memory().unwrap_or_default();
+        all.saturating_sub(self.killed_before)
     }
 
     /// The sandbox itself, for what its provider's trait offers.
