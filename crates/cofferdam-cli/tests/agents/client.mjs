@@ -56,6 +56,8 @@ assert.equal(tools.length, 13)
 for (const tool of tools) {
     assert.ok(tool.outputSchema && tool.annotations && tool.title, tool.name)
     assert.equal(tool.annotations.destructiveHint, ['sandbox-exec', 'sandbox-write', 'sandbox-edit', 'sandbox-kill'].includes(tool.name))
+    const reads = ['list', 'output', 'read', 'ls', 'glob', 'grep', 'ports'].map(one => `sandbox-${one}`)
+    assert.equal(tool.annotations.readOnlyHint, reads.includes(tool.name), tool.name)
 }
 
 let progress = 0

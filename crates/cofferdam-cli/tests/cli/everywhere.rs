@@ -4,7 +4,7 @@ use cofferdam_lab::verdict::{self, Kind, Verdict};
 use cofferdam_lab::{sample, skip};
 
 use crate::containers::{World, own};
-use crate::environment::{Done, TestEnvironment};
+use crate::environment::{Done, TestEnvironment, open_mode};
 
 /// An image with what attacks are made with: git and Python. `scripts/test --all` makes it.
 const TOOLS: &str = "tools:latest";
@@ -49,7 +49,8 @@ impl World {
         let place = ["--sandbox", self.engine, "--image", TOOLS];
         let place = &place[..if self.engine == "native" { 2 } else { 4 }];
         let agent = ["--", "sh", "-c", script];
-        self.cofferdam(&[&["run"], place, options, &agent].concat())
+        let mode = open_mode(options);
+        self.cofferdam(&[&["run"], place, mode, options, &agent].concat())
     }
 
     /// The dev sandbox of the checkout, or another one.

@@ -1,5 +1,7 @@
 //! `cofferdam diff` and `cofferdam log`.
 
+use cofferdam_lab::way::Mode;
+
 use crate::environment::{TestEnvironment, check, commit_script};
 use crate::everywhere::everywhere;
 
@@ -108,6 +110,9 @@ fn whatever_a_commit_says_is_shown_inert_and_bounded() {
             .run(&["--branch", "odd", "--name", "odd"], script)
             .expect_code(0);
         let told = format!("{}{}", done.stdout, done.stderr);
+        let listed = world.cofferdam(&["list", "--json"]).expect_code(0).stdout;
+        let mode = format!("\"mode\":\"{}\"", Mode::of_this_pass());
+        assert!(listed.contains(&mode), "{listed}");
         let commands = [
             &["log", "odd"][..],
             &["log", "odd", "--json"],
@@ -200,9 +205,8 @@ fn binary_files_are_said_to_differ() {
 
 fn with_commits_of(script: &str) -> TestEnvironment {
     let environment = TestEnvironment::with_repository();
-    let words = [
-        "run", "--branch", "feature", "--name", "one", "--", "sh", "-c", script,
-    ];
-    environment.cofferdam(&words).expect_code(0);
+    environment
+        .run(&["--branch", "feature", "--name", "one"], script)
+        .expect_code(0);
     environment
 }

@@ -202,9 +202,11 @@ fn an_agent_works_in_a_sandbox_by_tools() {
         told.starts_with("begun\ndone\n") && told.contains("[it still runs]"),
         "{told}"
     );
-    client.tool("sandbox-kill", &at(json!({"id": id, "force": true})));
-    let next = client.tool("sandbox-exec", &at(json!({"command": "true"})));
-    assert!(next.contains("sandbox-exec: late]"), "{next}");
+    // What it changed comes with the call that ends it.
+    let killed = client.tool("sandbox-kill", &at(json!({"id": id, "force": true})));
+    assert!(killed.contains("sandbox-kill: late]"), "{killed}");
+    let tree = lives.git(&["ls-tree", "--name-only", "cofferdam/my-feature-name"]);
+    assert!(tree.lines().any(|name| name == "late"), "{tree}");
     let slow = client.tool(
         "sandbox-exec",
         &at(json!({"command": "echo begun; sleep 100", "timeout": 1})),
@@ -462,6 +464,8 @@ fn a_client_that_goes_wrong_harms_nothing() {
             refused.starts_with("Error: "),
             "{tool} {arguments}: {refused}"
         );
+        // And what to do next.
+        assert!(refused.trim_end().lines().count() > 1, "{tool}: {refused}");
     }
     // What is no message, and half of one.
     for raw in ["no json\n", "{\"jsonrpc\": \"2.0\"\n", "\n", "\u{0}\n"] {
@@ -512,6 +516,11 @@ fn a_client_that_goes_wrong_harms_nothing() {
         assert!(Instant::now() < until);
     }
     drop(other);
+    // One that ends in the middle of a message: nothing of that is done.
+    let mut half = Client::start(&lives);
+    half.raw(br#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"sandbox-write","arguments":{"sandbox":"one","path":"half","content":"x"}}"#);
+    drop(half);
+    assert_ne!(lives.exec("one", "test -e half").status.code(), Some(0));
     let left = lives.exec(
         "one",
         "kill -0 $(cat /tmp/left); echo $?; kill -0 $(cat /tmp/slow) 2>/dev/null; echo $?",
@@ -520,6 +529,55 @@ fn a_client_that_goes_wrong_harms_nothing() {
     lives
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);
+}
+
+/// Clients give up on what takes long. Nothing of what was being made stays, and its name is free.
+#[test]
+fn one_that_nobody_waits_for_is_not_made() {
+    let lives = Lives::new();
+    let before = lives.references();
+    for how in ["cancelled", "left", "killed"] {
+        lives.configure("setup: sleep 1000\n");
+        let mut client = Client::start(&lives);
+        client.begin("slow", "sandbox-create", &json!({"name": "one"}));
+        let until = Instant::now() + Duration::from_secs(60);
+        let states = || {
+            let states = lives.all().into_iter();
+            states
+                .map(|one| one["state"].as_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        while states() != ["creating"] {
+            assert!(Instant::now() < until, "{how}: {:?}", states());
+        }
+        match how {
+            "cancelled" => {
+                let slow = json!({"requestId": "slow"});
+                client.say(
+                    &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": slow}),
+                );
+                while !states().is_empty() {
+                    assert!(Instant::now() < until, "{how}: {:?}", states());
+                }
+                drop(client);
+            }
+            "left" => drop(client),
+            _ => {
+                client.kill();
+                lives.cofferdam(&["gc"]).expect_code(0);
+            }
+        }
+        assert_eq!(states(), [""; 0], "{how}");
+        assert_eq!(lives.references(), before, "{how}");
+        lives.configure("");
+        let mut client = Client::start(&lives);
+        client.tool("sandbox-create", &json!({"name": "one"}));
+        drop(client);
+        lives
+            .cofferdam(&["delete", "--purge", "one"])
+            .expect_code(0);
+        assert_eq!(lives.references(), before, "{how}");
+    }
 }
 
 /// Two agents with one sandbox each, and one that two have: every change is there once.

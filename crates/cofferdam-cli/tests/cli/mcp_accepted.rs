@@ -1,13 +1,15 @@
 //! What the document accepts of making a sandbox and of its walls, by tools: natively and in containers of each engine, with files laid
 //! over others and with files of its own.
 
+use std::time::Instant;
+
 use cofferdam_lab::skip;
 use serde_json::{Value, json};
 
 use crate::containers::{self, World};
 use crate::lives::Lives;
 use crate::mcp_client::Client;
-use crate::mcp_containers::{NATIVE, everywhere};
+use crate::mcp_containers::{LIMIT, NATIVE, everywhere};
 
 /// Files in which a container reads who and where it is, and nothing else. Docker's and ours.
 const TOLD: [&str; 5] = [
@@ -200,6 +202,10 @@ fn nothing_of_the_machine_is_read_or_written() {
             let told = TOLD.contains(&to);
             let files = to == "/home/agent" || to == "/workspace" || to.starts_with("/workspace/");
             assert!(ours || told || files, "{at}: {mount}");
+            // Of the machine's own files none only tells: those are ours, or the engine's.
+            let machines = ["/etc", "/home", "/root", "/usr"].iter();
+            let mut machines = machines.filter(|top| std::path::Path::new(from).starts_with(top));
+            assert!(!told || machines.next().is_none(), "{at}: {mount}");
             let of_checkout = std::path::Path::new(from).starts_with(environment.repository());
             assert!(!of_checkout, "{at}: {mount}");
             // Its files are its own, below our own directory.
@@ -209,6 +215,70 @@ fn nothing_of_the_machine_is_read_or_written() {
                 "{at}: {mount}"
             );
         }
+    });
+}
+
+/// Bytes come home as they are, and no tool needs a program of the image.
+#[test]
+fn every_tool_works_in_every_place() {
+    in_each_mode(|world, client, mode| {
+        let at = format!("{}, {mode}", world.engine);
+        let listens = "httpd -f -p 127.0.0.1:8126 || perl -MIO::Socket::INET -e 'IO::Socket::INET->new(Listen => 1, LocalPort => 8126); sleep 1000'";
+        make(client, "my-new-feature");
+        let patch = "--- /dev/null\n+++ b/made\n@@ -0,0 +1 @@\n+made\n";
+        for (tool, more, told) in [
+            (
+                "write",
+                json!({"path": "a/b", "content": "one\ntwo\n"}),
+                "sandbox-write: a/b]",
+            ),
+            (
+                "edit",
+                json!({"path": "a/b", "old": "two", "new": "2"}),
+                "sandbox-edit: a/b]",
+            ),
+            ("edit", json!({"patch": patch}), "sandbox-edit: made]"),
+            (
+                "exec",
+                json!({"command": "printf 'a\\000\\377\\n' > bin; head -c 100000 /dev/zero >> bin"}),
+                "sandbox-exec: bin]",
+            ),
+            ("read", json!({"path": "a/b"}), "one\n2\n"),
+            ("ls", json!({}), "run.sh (9 bytes)\n"),
+            ("glob", json!({"pattern": "**/b"}), "a/b\n"),
+            ("grep", json!({"pattern": "^2"}), "a/b:2:2\n"),
+            ("diff", json!({}), "+++ b/made\n"),
+            (
+                "exec",
+                json!({"command": listens, "background": true}),
+                "runs in the background as ",
+            ),
+        ] {
+            let mut arguments = json!({"sandbox": "my-new-feature"});
+            for (name, value) in more.as_object().unwrap() {
+                arguments[name] = value.clone();
+            }
+            let said = client.tool(&format!("sandbox-{tool}"), &arguments);
+            assert!(said.contains(told), "{at}: {tool}: {said}");
+            if let Some(id) = said.split("background as ").nth(1) {
+                let id = id.split(':').next().unwrap();
+                let until = Instant::now() + LIMIT;
+                let ports = json!({"sandbox": "my-new-feature"});
+                while !client.tool("sandbox-ports", &ports).contains("8126: ") {
+                    assert!(Instant::now() < until, "{at}: nobody listens");
+                }
+                let kill = json!({"sandbox": "my-new-feature", "id": id, "force": true});
+                client.tool("sandbox-kill", &kill);
+            }
+        }
+        let blob = ["cat-file", "-s", "cofferdam/my-new-feature:bin"];
+        assert_eq!(world.environment.git(&blob), "100004", "{at}");
+        let inside = run(client, "sha256sum <bin");
+        let shown = world
+            .environment
+            .shell("git cat-file blob cofferdam/my-new-feature:bin | sha256sum");
+        let shown = shown.expect_code(0).stdout;
+        assert_eq!(inside, format!("{shown}[exit code 0]\n"), "{at}");
     });
 }
 

@@ -72,7 +72,7 @@ const CASES: &[Case] = &[
     ("sandbox-diff", &["sandbox", "stat"], diff_stat),
     ("sandbox-diff", &["path"], diff_path),
     ("sandbox-diff", &["offset"], diff_offset),
-    ("sandbox-ports", &["sandbox"], ports),
+    ("sandbox-ports", &["sandbox", "offset"], ports),
 ];
 
 #[test]
@@ -865,13 +865,14 @@ fn diff_offset(scene: &mut Scene) {
 }
 
 fn ports(scene: &mut Scene) {
-    let server = "use IO::Socket::INET; my $s = IO::Socket::INET->new(Listen => 1, LocalAddr => \"127.0.0.1:8124\") or die; $| = 1; print \"up\\n\"; sleep 1000";
+    let server = "use IO::Socket::INET; my @s = map { IO::Socket::INET->new(Listen => 1, LocalAddr => \"127.0.0.1:$_\") or die } 8124, 8125; $| = 1; print \"up\\n\"; sleep 1000";
     let program = json!(["perl", "-e", server]);
     let arguments = json!({"sandbox": "one", "program": program, "background": true});
     let id = scene.told("sandbox-exec", &arguments)["id"].clone();
     scene.output_with(&id, "up");
     let told = scene.told("sandbox-ports", &json!({"sandbox": "one"}));
-    assert_eq!(told["ports"], json!([8124]));
+    assert_eq!(told["ports"], json!([8124, 8125]));
+    without_first(scene, "sandbox-ports", &json!({"sandbox": "one"}), "ports");
     let told = scene.told("sandbox-ports", &json!({"sandbox": "two"}));
     assert_eq!((&told["ports"], &told["name"]), (&json!([]), &json!("two")));
     scene.told(

@@ -84,6 +84,49 @@ fn long_lists_come_in_parts() {
         .expect_code(0);
 }
 
+/// A file that nobody looked into is named, and how one looks into it. Whoever listens very often is told in parts.
+#[test]
+fn what_is_left_out_is_said() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    client.run("{ head -c 9000000 /dev/zero | tr '\\0' '\\n'; echo needle; } > big; echo needle > small; truncate -s 9m hidden.no");
+    let find = |more: Value| {
+        let mut arguments = json!({"sandbox": "one", "pattern": "needle"});
+        for (name, value) in more.as_object().unwrap() {
+            arguments[name] = value.clone();
+        }
+        arguments
+    };
+    let big = "[note: big has more than 8388608 bytes and was not looked into: use `grep` with `sandbox-exec`]\n";
+    let hidden = big.replace("big", "hidden.no");
+    let told = client.tool("sandbox-grep", &find(json!({})));
+    assert_eq!(told, format!("small:1:needle\n{big}{hidden}"));
+    let told = client.tool("sandbox-grep", &find(json!({"files": "b*"})));
+    assert_eq!(told, format!("[no line fits the pattern]\n{big}"));
+    // What it is told to do works.
+    assert_eq!(client.run("grep -c needle big"), "1\n[exit code 0]\n");
+    let server = "use IO::Socket::INET; my @s = map { IO::Socket::INET->new(Listen => 1, LocalAddr => \"127.0.0.1:$_\") or die } 20000 .. 20449; open my $up, '>', '/tmp/up'; close $up; sleep 1000";
+    let begin = json!({"sandbox": "one", "program": ["perl", "-e", server], "background": true});
+    client.tool("sandbox-exec", &begin);
+    let until = Instant::now() + Duration::from_secs(20);
+    while lives.exec("one", "test -e /tmp/up").status.code() != Some(0) {
+        assert!(Instant::now() < until);
+    }
+    let (all, count) = parts(
+        &mut client,
+        "sandbox-ports",
+        &json!({"sandbox": "one"}),
+        "ports",
+    );
+    assert_eq!(all, (20000..20450).map(Value::from).collect::<Vec<_>>());
+    assert_eq!(count, 3);
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
 /// No name passes for more than a name.
 #[test]
 fn names_are_told_on_one_line() {

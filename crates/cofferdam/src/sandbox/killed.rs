@@ -55,11 +55,23 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             crate::fsx::write_private(&path, text.as_bytes()).unwrap();
         };
-        write("two/a/box-1/memory.events", "low 0\nmax 9\noom 2\noom_kill 3\noom_group_kill 7\n");
-        write("one/b/box-1/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n");
-        write("one/b/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 6\n");
+        write(
+            "two/a/box-1/memory.events",
+            "low 0\nmax 9\noom 2\noom_kill 3\noom_group_kill 7\n",
+        );
+        write(
+            "one/b/box-1/memory.oom_control",
+            "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n",
+        );
+        write(
+            "one/b/memory.oom_control",
+            "oom_kill_disable 0\nunder_oom 0\noom_kill 6\n",
+        );
         // Before Linux 4.13.
-        write("one/c/box-1/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n");
+        write(
+            "one/c/box-1/memory.oom_control",
+            "oom_kill_disable 0\nunder_oom 0\n",
+        );
         let at = top.path().display();
         let mounts = format!(
             "tmpfs {at} tmpfs rw 0 0\ncgroup2 {at}/two cgroup2 rw,nsdelegate 0 0\n\
@@ -68,7 +80,13 @@ mod tests {
         let found = |groups: &str| of_process(groups, &mounts, "box-1");
         assert_eq!(found("0::/a/box-1\n"), Some(3));
         assert_eq!(found("7:cpu:/b/box-1\n5:memory:/b/box-1\n0::/\n"), Some(5));
-        for none in ["5:memory:/b\n", "7:cpu:/b/box-1\n", "5:memory:/c/box-1\n", "0::/gone/box-1\n", ""] {
+        for none in [
+            "5:memory:/b\n",
+            "7:cpu:/b/box-1\n",
+            "5:memory:/c/box-1\n",
+            "0::/gone/box-1\n",
+            "",
+        ] {
             assert_eq!(found(none), None, "{none}");
         }
     }

@@ -109,8 +109,7 @@ impl Call for Create {
         let mut caller = server.caller(&asked);
         let hears = Arc::clone(&heard);
         caller.events = EventSink::new(move |event| lock(&hears).hear(event));
-        let made = Box::pin(Session::create(&caller, &options));
-        let made = asked.patiently("making the sandbox", made).await;
+        let made = Box::pin(Session::create(&caller, &options)).await;
         let session = made.map_err(|error| explain(error, &name))?;
         let record = session.record();
         keep_ready::after_living(record);

@@ -112,7 +112,7 @@ impl Call for Exec {
         let limit = Duration::from_secs(self.timeout.unwrap_or(USUAL).clamp(1, LONGEST));
         let waited = wait(&session, &began, limit, &asked);
         asked.stand_aside();
-        let waited = asked.patiently("it runs", waited).await;
+        let waited = waited.await;
         asked.work_again().await;
         let (exit, timed_out) = waited?;
         drop(waits);

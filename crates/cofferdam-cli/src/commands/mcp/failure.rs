@@ -42,6 +42,10 @@ impl Failure {
     }
 }
 
+/// What is to be done where something of this machine failed.
+pub(super) const AGAIN: &str =
+    "Call the tool again; if that does not help, tell the person you work for.";
+
 /// Of a command that is a person's.
 pub(super) const THEIRS: &str = "You cannot do this yourself. Ask the person you work for: ";
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use cofferdam::sandbox::browse::{Content, Kind, Peek, Sight};
+use cofferdam::sandbox::browse::{Content, Kind, Peek, Sight, Thing};
 use cofferdam::session::Session;
 use cofferdam::text::printable_line;
 use globset::GlobMatcher;
@@ -26,6 +26,8 @@ const LONGEST: usize = 500;
 const LARGEST: u64 = 8 << 20;
 const PATTERN: usize = 64 << 10;
 const AROUND: usize = 20;
+/// So many files that were left out are named.
+const NOTES: usize = 20;
 /// So many bytes of a file are compared between two looks at whether somebody still waits.
 const BLOCK: usize = 64 << 10;
 /// Bytes that tell of a line more than its text and its file's path.
@@ -62,6 +64,8 @@ pub(super) struct Found {
     lines: Vec<Line>,
     /// The `offset` to ask with for what follows; nothing where this is the end
     next: Option<usize>,
+    /// Files that nobody looked into
+    notes: Vec<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -129,6 +133,7 @@ impl Grep {
             page: Page::new(self.offset, MOST),
             file: None,
             found: Vec::new(),
+            larger: Larger::default(),
             cancel: &asked.cancel,
             until: Instant::now() + inside::LIMIT,
         };
@@ -138,7 +143,7 @@ impl Grep {
             match sight {
                 Sight::Thing(thing) => {
                     search.end(&shown)?;
-                    search.begin(thing.kind, thing.path);
+                    search.begin(thing);
                 }
                 Sight::Part(bytes) => search.add(&bytes),
                 Sight::Unread { path, error } if path.is_empty() => missing = Some(error),
@@ -162,6 +167,7 @@ impl Grep {
         }
         Ok(Found {
             next: search.page.next(),
+            notes: search.larger.notes(&shown),
             lines: search.found,
         })
     }
@@ -175,18 +181,52 @@ struct Search<'a> {
     /// Of which file what is known so far.
     file: Option<(Vec<u8>, Vec<u8>)>,
     found: Vec<Line>,
+    larger: Larger,
     cancel: &'a CancellationToken,
     until: Instant,
 }
 
+/// Files that are too large to be looked into.
+#[derive(Default)]
+struct Larger {
+    /// The first of them.
+    paths: Vec<Vec<u8>>,
+    more: usize,
+}
+
+impl Larger {
+    fn add(&mut self, path: Vec<u8>) {
+        if self.paths.len() < NOTES {
+            self.paths.push(path);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn notes(&self, shown: &dyn Fn(&[u8]) -> String) -> Vec<String> {
+        let named = self.paths.iter().map(|path| {
+            let path = printable_line(&shown(path));
+            format!("{path} has more than {LARGEST} bytes and was not looked into: use `grep` with `sandbox-exec`")
+        });
+        let more = (self.more > 0).then(|| format!("{} files more were as large", self.more));
+        named.chain(more).collect()
+    }
+}
+
 impl Search<'_> {
-    fn begin(&mut self, kind: Kind, path: Vec<u8>) {
-        let is_wanted = kind == Kind::File
+    fn begin(&mut self, thing: Thing) {
+        let path = thing.path;
+        let is_wanted = thing.kind == Kind::File
             && (path.is_empty()
                 || self
                     .which
                     .is_none_or(|which| which.is_match(glob::os(&path))));
-        self.file = is_wanted.then(|| (path, Vec::new()));
+        self.file = None;
+        if is_wanted && thing.size > LARGEST {
+            self.larger.add(path);
+        } else if is_wanted {
+            self.file = Some((path, Vec::new()));
+        }
     }
 
     fn add(&mut self, bytes: &[u8]) {
@@ -273,12 +313,15 @@ fn lines(content: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.lines.is_empty() {
-            return writeln!(f, "[no line fits the pattern]");
+            writeln!(f, "[no line fits the pattern]")?;
         }
         for line in &self.lines {
             let mark = if line.fits { ':' } else { '-' };
             let path = printable_line(&line.path);
             writeln!(f, "{path}{mark}{}{mark}{}", line.number, line.text)?;
+        }
+        for note in &self.notes {
+            writeln!(f, "[note: {note}]")?;
         }
         f.write_str(&page::more(self.next))
     }

@@ -114,10 +114,12 @@ impl ServerHandler for Handler {
         let mut arguments = request.arguments.unwrap_or_default();
         let cancel = self.stop.child_token();
         let asked = Asked::by(&context, cancel.clone(), self.turns.clone());
-        let (serves, call) = (self.serves.clone(), entry.call);
+        let (serves, name, call) = (self.serves.clone(), request.name, entry.call);
         let mut call = Box::pin(async move {
             let server = serves.of(&mut arguments).await?;
-            call(server, arguments, asked).await
+            let follows = asked.follower();
+            let call = call(server, arguments, asked);
+            follows.patiently(&name, call).await
         });
         let unwanted = context.ct.clone();
         let call = async move {

@@ -18,7 +18,10 @@ pub(super) const LIMIT: Duration = Duration::from_secs(60);
 /// An absolute path inside: a relative one is below the top of the repository. `.` and `..` are taken as they are written.
 pub(super) fn absolute(session: &Session, path: &str) -> Result<PathBuf, Failure> {
     if path.contains('\0') {
-        return Err(Failure::new("a path has a zero byte in it", ""));
+        return Err(Failure::new(
+            "a path has a zero byte in it",
+            "`sandbox-ls` tells what is there.",
+        ));
     }
     Ok(plain(&session.workdir()?.join(path)))
 }
@@ -162,12 +165,17 @@ pub(super) async fn text(
                 "`sandbox-ls` tells what is in it.",
             ));
         }
-        _ => return Err(Failure::new(format!("{shown} is no file"), "")),
+        _ => {
+            return Err(Failure::new(
+                format!("{shown} is no file"),
+                "`sandbox-ls` tells what is there; a program of `sandbox-exec` can use it.",
+            ));
+        }
     }
     if there.content.len() as u64 > most {
         return Err(Failure::new(
             format!("{shown} has more than {most} bytes"),
-            "Look at parts of it with `sandbox-grep`, or with `sandbox-exec` and `sed -n '1,100p'`.",
+            "Look at parts of it with `sandbox-exec` and `sed -n '1,100p'`, or `grep`.",
         ));
     }
     match String::from_utf8(there.content) {
@@ -187,7 +195,10 @@ pub(super) async fn text(
 
 pub(super) fn cannot(session: &Session, what: &str, path: &Path, why: &str) -> Failure {
     let path = printable_line(&shown(session, path));
-    Failure::new(format!("cannot {what} {path}: {why}"), "")
+    Failure::new(
+        format!("cannot {what} {path}: {why}"),
+        "`sandbox-ls` tells what is there; what is below the top of the repository and in /tmp you can change.",
+    )
 }
 
 pub(super) fn why(number: i32) -> String {

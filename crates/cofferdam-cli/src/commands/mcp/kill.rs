@@ -5,6 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::changed::{self, Changed};
 use super::failure::Failure;
 use super::output;
 use super::server::{Asked, Server};
@@ -30,13 +31,15 @@ pub(super) struct Kill {
 pub(super) struct Told {
     /// Whether it had ended before
     had_ended: bool,
+    /// What it had changed
+    #[serde(flatten)]
+    changed: Changed,
 }
 
 impl Call for Kill {
     const NAME: &'static str = "sandbox-kill";
     const TITLE: &'static str = "End a program";
-    const DESCRIPTION: &'static str =
-        "Ends a program that `sandbox-exec` left running in the background.";
+    const DESCRIPTION: &'static str = "Ends a program that `sandbox-exec` left running in the background, and makes what it changed a commit.";
     const EFFECT: Effect = Effect::Changes;
     type Told = Told;
 
@@ -49,16 +52,18 @@ impl Call for Kill {
             let signal = if self.force { KILL } else { TERM };
             session.signal(program.id.number, signal).await?;
         }
-        Ok(Told { had_ended })
+        let changed = changed::record(&session, Self::NAME).await;
+        Ok(Told { had_ended, changed })
     }
 }
 
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.had_ended {
-            f.write_str("It had ended already.\n")
+            f.write_str("It had ended already.\n")?;
         } else {
-            f.write_str("The signal was sent; `sandbox-output` tells how it ended.\n")
+            f.write_str("The signal was sent; `sandbox-output` tells how it ended.\n")?;
         }
+        self.changed.fmt(f)
     }
 }

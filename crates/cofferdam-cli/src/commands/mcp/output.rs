@@ -11,7 +11,7 @@ use cofferdam::session::living::{Named, Program, ProgramId, left_running, refuse
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::failure::Failure;
+use super::failure::{AGAIN, Failure};
 use super::refused;
 use super::server::{Asked, Server};
 use super::tool::{Call, Effect};
@@ -115,7 +115,7 @@ fn one_of(caller: &Caller, named: &Named, sandbox: &str, id: &str) -> Result<Pro
 /// How it ended; `None`: it runs.
 pub(super) fn exit(program: &Program) -> Result<Option<Exit>, Failure> {
     let exit = program.exit();
-    exit.map_err(|error| Failure::new(error.to_string(), ""))
+    exit.map_err(|error| Failure::new(error.to_string(), AGAIN))
 }
 
 /// An end as its exit code, or as the number of the signal.
@@ -170,12 +170,12 @@ fn open(path: &Path) -> Result<File, Failure> {
 
 fn size(file: &File) -> Result<u64, Failure> {
     let found = file.metadata();
-    let found = found.map_err(|error| Failure::new(error.to_string(), ""))?;
+    let found = found.map_err(|error| Failure::new(error.to_string(), AGAIN))?;
     Ok(found.len())
 }
 
 fn read_at(file: &mut File, offset: u64, most: u64) -> Result<Vec<u8>, Failure> {
-    let failed = |error: std::io::Error| Failure::new(error.to_string(), "");
+    let failed = |error: std::io::Error| Failure::new(error.to_string(), AGAIN);
     file.seek(SeekFrom::Start(offset)).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes).map_err(failed)?;
@@ -183,7 +183,7 @@ fn read_at(file: &mut File, offset: u64, most: u64) -> Result<Vec<u8>, Failure> 
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("cannot read {}: {error}", path.display()), "")
+    Failure::new(format!("cannot read {}: {error}", path.display()), AGAIN)
 }
 
 impl fmt::Display for Told {

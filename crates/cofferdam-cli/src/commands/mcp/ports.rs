@@ -1,13 +1,19 @@
 //! `sandbox-ports`.
 
 use std::fmt;
+use std::ops::ControlFlow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
+use super::page::{self, Page};
 use super::server::{Asked, Server};
 use super::tool::{Call, Effect};
+
+/// Ports of one answer, and about so many bytes each.
+const MOST: usize = 200;
+const BYTES: usize = 100;
 
 /// Which ports servers in a sandbox listen on
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -15,12 +21,16 @@ use super::tool::{Call, Effect};
 pub(super) struct Ports {
     /// The sandbox's name
     sandbox: String,
+    /// Of so many of the first ones nothing is told: `next` of an answer that was cut
+    offset: Option<usize>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Told {
     name: String,
     ports: Vec<u16>,
+    /// The `offset` to ask with for what follows; nothing where this is the end
+    next: Option<usize>,
 }
 
 impl Call for Ports {
@@ -32,9 +42,19 @@ impl Call for Ports {
 
     async fn call(self, server: Server, asked: Asked) -> Result<Told, Failure> {
         let session = server.to_read(&self.sandbox, &asked).await?;
+        let mut page = Page::new(self.offset, MOST);
+        let mut ports = Vec::new();
+        for port in session.listening().await? {
+            match page.takes(BYTES) {
+                ControlFlow::Continue(true) => ports.push(port),
+                ControlFlow::Continue(false) => {}
+                ControlFlow::Break(()) => break,
+            }
+        }
         Ok(Told {
             name: session.name().to_string(),
-            ports: session.listening().await?,
+            ports,
+            next: page.next(),
         })
     }
 }
@@ -51,6 +71,6 @@ impl fmt::Display for Told {
                 "{port}: for the person you work for, `cofferdam forward {name} {port}`"
             )?;
         }
-        Ok(())
+        f.write_str(&page::more(self.next))
     }
 }

@@ -62,7 +62,7 @@ impl Call for Read {
         if first_line > total_lines.max(1) {
             return Err(Failure::new(
                 format!("{path} has {total_lines} lines, and none with number {first_line}"),
-                "",
+                "The first one has the number 1.",
             ));
         }
         let wanted = text.split_inclusive('\n').skip(first_line - 1);

@@ -10,7 +10,7 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RequestContext, RoleServer};
 use tokio_util::sync::CancellationToken;
 
-use super::failure::Failure;
+use super::failure::{AGAIN, Failure};
 use super::turns::{Turn, Turns, cancelled};
 use crate::commands::living;
 use crate::environment::Environment;
@@ -41,6 +41,13 @@ pub(super) struct Asked {
     turns: Turns,
     /// What it has of a sandbox, until it ends.
     turn: Arc<Mutex<Option<Turn>>>,
+}
+
+/// A client that asked for a call, and may follow how far it is.
+#[derive(Debug)]
+pub(super) struct Follower {
+    token: Option<ProgressToken>,
+    peer: Peer<RoleServer>,
 }
 
 impl Asked {
@@ -87,7 +94,7 @@ impl Asked {
             found
         };
         let found = tokio::task::spawn_blocking(search).await;
-        found.map_err(|error| Failure::new(error.to_string(), ""))?
+        found.map_err(|error| Failure::new(error.to_string(), AGAIN))?
     }
 
     /// An error where nobody wants the answer any more.
@@ -102,6 +109,16 @@ impl Asked {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Who is told how far the call is.
+    pub(super) fn follower(&self) -> Follower {
+        Follower {
+            token: self.token.clone(),
+            peer: self.peer.clone(),
+        }
+    }
+}
+
+impl Follower {
     /// Waits for something, and tells the client now and then that it goes on.
     pub(super) async fn patiently<T>(&self, what: &str, step: impl Future<Output = T>) -> T {
         let Some(token) = &self.token else {

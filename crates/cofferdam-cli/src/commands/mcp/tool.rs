@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::failure::Failure;
+use super::failure::{AGAIN, Failure};
 use super::server::{Asked, Server};
 
 /// What calling it does to what is in a sandbox.
@@ -81,7 +81,7 @@ pub(super) fn entry<C: Call>() -> Entry {
                 })?;
                 let told = call.call(server, asked).await?;
                 let data = serde_json::to_value(&told)
-                    .map_err(|error| Failure::new(format!("{}: {error}", C::NAME), ""))?;
+                    .map_err(|error| Failure::new(format!("{}: {error}", C::NAME), AGAIN))?;
                 let mut result =
                     CallToolResult::success(vec![ContentBlock::text(told.to_string())]);
                 result.structured_content = Some(data);

@@ -148,7 +148,10 @@ fn busy() -> Failure {
 }
 
 pub(super) fn cancelled() -> Failure {
-    Failure::new("the call was cancelled", "")
+    Failure::new(
+        "the call was cancelled",
+        "Call the tool again if it is still wanted.",
+    )
 }
 
 #[cfg(test)]

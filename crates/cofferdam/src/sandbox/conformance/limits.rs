@@ -49,7 +49,10 @@ pub(super) async fn memory_is_bounded(trial: &Trial<'_>) -> Result<Outcome, Fail
     let done = finish(start(&*sandbox, text).await?).await?;
     ensure!(done.out != "0\n", "200 MB fit into 64 MiB");
     let killed = sandbox.killed_for_memory();
-    ensure!(killed != Some(0), "nobody says that the kernel killed it for that");
+    ensure!(
+        killed != Some(0),
+        "nobody says that the kernel killed it for that"
+    );
     // The control: the same with room.
     let sandbox = trial.any().await?;
     ensure!(

@@ -257,6 +257,7 @@ impl Session {
             caller,
             named: self.named.clone(),
             sandbox: self.sandbox.clone(),
+            killed_before: self.killed_before,
             abilities: self.abilities,
             why_mode: self.why_mode.clone(),
         }

@@ -300,6 +300,8 @@ pub async fn start(
     let session = Session {
         caller: caller.clone(),
         named,
+        // That is when it was started.
+        killed_before: 0,
         sandbox,
         abilities: provider.abilities(),
         why_mode: ModeReason::Made,
