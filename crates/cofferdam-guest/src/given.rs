@@ -101,7 +101,8 @@ fn set_up(setup: &Setup, mut fds: Vec<OwnedFd>) -> Result<(Own, Vec<OwnedFd>), R
         return Err(Refusal::Broken("it is not process 1".to_owned()));
     }
     // It is read to know whom to stop: one of other namespaces would name others.
-    if !fs::read_link("/proc/self").is_ok_and(|itself| itself == Path::new("1")) {
+    let itself = fs::read_link("/proc/self");
+    if !is_the_kernels() || !itself.is_ok_and(|itself| itself == Path::new("1")) {
         return Err(Refusal::Broken(
             "/proc is not that of its own processes".to_owned(),
         ));
@@ -160,6 +161,14 @@ fn set_up(setup: &Setup, mut fds: Vec<OwnedFd>) -> Result<(Own, Vec<OwnedFd>), R
         ..Own::default()
     };
     Ok((own, sockets))
+}
+
+/// Whether `/proc` is what the kernel tells, and no directory of an image.
+fn is_the_kernels() -> bool {
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let there = sys::open_at(libc::AT_FDCWD, c"/proc", flags, 0);
+    let found = there.and_then(|there| sys::file_system(there.as_fd()));
+    found.is_ok_and(|found| found == sys::PROC)
 }
 
 /// Whether an engine shows what it was asked to show. By now nobody else works in here.

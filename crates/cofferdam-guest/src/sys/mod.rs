@@ -57,3 +57,4 @@ pub(crate) use socket::{
     accept, begin_to_connect, interfaces, listen, loopback_up, netlink_socket, peer, receive,
     scope_abstract_sockets, send_now, send_with, socket_error, socket_pair, try_socket,
 };
+pub(crate) use walk::PROC;

@@ -15,7 +15,7 @@ use super::file::{look_at, open_at};
 /// As the kernel bounds it.
 const MOST_LINKS: usize = 40;
 /// Of /proc, whose links mean another thing for each process that follows them.
-const PROC: u32 = 0x9fa0;
+pub(crate) const PROC: u32 = 0x9fa0;
 
 /// What is done with symlinks on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -152,6 +152,12 @@ each! {
             ("elsewhere", "mkdir -p work other; ln -s /other work/shared", "LABEL x=y", "a link at /work/shared, which leads to /other"),
             ("into", "rm -rf var; ln -s /work/shared var", "LABEL x=y", "a link at /var, which leads to /work/shared"),
             ("home", "mkdir -p home; ln -s /work/shared home/agent", "LABEL x=y", "a link at /home/agent"),
+            ("itself", "mkdir -p v/a; ln -s /work/shared/p/q v/a/b", "VOLUME /v/a/b", "a link at /v/a/b, which leads to /work/shared/p/q"),
+            ("within", "mkdir v; ln -s /work/shared v/l", r#"VOLUME ["/v", "/v/l/made"]"#, "a link at /v/l, which leads to /work/shared"),
+            ("pattern", "ln -s /work/shared 'x*'", "VOLUME /x*/made/d", "a volume at /x*/made/d"),
+            // What an engine says of it leads elsewhere as long as nothing is mounted.
+            ("through", "mkdir -p work/shared other; ln -s /other work/shared/x; ln -s /work/shared/x v", "VOLUME /v/a/b", "a link at /v, and files at /work/shared"),
+            ("process", "mkdir -p proc/1 other; ln -s /other proc/1/cwd; ln -s /proc/1/cwd v", "VOLUME /v/a/b", "a link at /v, and files at /proc/1"),
         ] {
             let name = image(&world, at, script, &[change]);
             let why = refused(&world, &name, &spec).await;
@@ -168,6 +174,43 @@ each! {
         sandbox.close().await.unwrap();
         assert_eq!(left_in(&shared), ["control"]);
         engine(world.kind, &["rmi", "--force", &name]);
+    }
+}
+
+each! {
+    /// What stands in an image's manifest decides nothing of this machine: not which filter a runtime leaves out, and not whose groups a
+    /// program keeps. Older versions of Podman give it to their runtime.
+    async fn annotations_of_an_image_give_no_orders(world: World) {
+        const ORDER: &str = "run.oci.keep_original_groups";
+        if world.kind == Kind::Docker {
+            // It gives none on, and its builder (20.10) writes none.
+            return;
+        }
+        let place = world.directory("annotated");
+        fs::write(place.join("Dockerfile"), format!("FROM {IMAGE}\n")).unwrap();
+        let name = format!("localhost/cofferdam-test-annotated-{}:1", std::process::id());
+        for (annotation, is_order) in [("org.opencontainers.image.title", false), (ORDER, true)] {
+            let said = format!("{annotation}=1");
+            let words = ["build", "--quiet", "--annotation", &said, "-t", &name, place.to_str().unwrap()];
+            engine(world.kind, &words);
+            let spec = spec();
+            let made = world.with_image(&name).create(&spec, &CancellationToken::new()).await;
+            match made {
+                Ok(sandbox) => {
+                    let label = format!("label=io.cofferdam.id={}", spec.id);
+                    let id = engine(world.kind, &["ps", "-q", "--filter", &label]);
+                    let has = engine(world.kind, &["inspect", "--format", "{{json .Config.Annotations}}", id.trim()]);
+                    assert!(!is_order || !has.contains(ORDER), "{has}");
+                    sandbox.close().await.unwrap();
+                }
+                Err(SandboxError::Unsupported { what, .. }) => {
+                    assert!(is_order && what.contains(&format!("the annotation `{ORDER}`")), "{what}");
+                }
+                other => panic!("{annotation}: {other:?}"),
+            }
+            assert_eq!(world.containers(&spec), 0);
+            engine(world.kind, &["rmi", "--force", &name]);
+        }
     }
 }
 

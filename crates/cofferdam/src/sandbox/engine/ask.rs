@@ -5,12 +5,13 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use http_body_util::{BodyExt, Empty, Full, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{HeaderMap, SERVER};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 
 use super::version::{self, Greeting};
@@ -63,30 +64,33 @@ pub(super) async fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> io::R
 }
 
 /// What a path is in a container that does not run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Way {
-    /// Nothing, or what is no link.
-    Straight,
-    /// A link, and where it leads in the container.
+    Absent,
+    Directory,
+    /// Nothing that a path leads through.
+    End,
+    /// A link, and where it leads in the container, by way of all others.
     Leads(String),
 }
 
 /// `path`: that of the question, which ends with the one asked about. Nothing of it is started or sent.
 pub(super) async fn way(socket: &Path, path: &str) -> io::Result<Way> {
-    #[derive(serde::Deserialize)]
+    #[derive(Deserialize)]
     struct Stat {
         mode: u32,
         #[serde(rename = "linkTarget", default)]
         leads: String,
     }
-    /// Of a link, as Go numbers kinds of files.
+    /// As Go numbers kinds of files.
     const LINK: u32 = 1 << 27;
+    const DIRECTORY: u32 = 1 << 31;
     let asked = tokio::time::timeout(PATIENCE, ask(Method::HEAD, socket, path)).await;
     let (status, headers, _) = asked.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     // Podman (4.3) has one with the status that there is none, where a link leads nowhere.
     let Some(stat) = headers.get("x-docker-container-path-stat") else {
         return match status {
-            StatusCode::NOT_FOUND => Ok(Way::Straight),
+            StatusCode::NOT_FOUND => Ok(Way::Absent),
             status => Err(io::Error::other(format!(
                 "{status}, where it was asked what is at a path"
             ))),
@@ -95,10 +99,29 @@ pub(super) async fn way(socket: &Path, path: &str) -> io::Result<Way> {
     let stat = stat.to_str().ok().and_then(crate::text::base64);
     let stat = stat.and_then(|text| serde_json::from_slice::<Stat>(&text).ok());
     let stat = stat.ok_or_else(|| io::Error::other("what is at a path cannot be read"))?;
-    Ok(match stat.mode & LINK {
-        0 => Way::Straight,
-        _ => Way::Leads(crate::text::printable_line(&stat.leads)),
+    Ok(if stat.mode & LINK != 0 {
+        Way::Leads(crate::text::printable_line(&stat.leads))
+    } else if stat.mode & DIRECTORY != 0 {
+        Way::Directory
+    } else {
+        Way::End
     })
+}
+
+/// Sends something, and gives the answer; the error has the engine's own words where it refuses.
+pub(super) async fn send<T: DeserializeOwned>(
+    socket: &Path,
+    path: &str,
+    what: &serde_json::Value,
+) -> io::Result<T> {
+    let body = Full::new(Bytes::from(what.to_string()));
+    let asked = ask_with(Method::POST, socket, path, body);
+    let answered = tokio::time::timeout(PATIENCE, asked).await;
+    let (status, _, body) = answered.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    if !status.is_success() {
+        return Err(io::Error::other(refusal(&body)));
+    }
+    serde_json::from_slice(&body).map_err(io::Error::other)
 }
 
 /// A list of containers. Podman (4.3) gives none where one goes, whosever it is, while the list is made: then it is asked again, and
@@ -205,16 +228,25 @@ async fn ask(
     socket: &Path,
     path: &str,
 ) -> io::Result<(StatusCode, HeaderMap, Bytes)> {
+    ask_with(method, socket, path, Full::default()).await
+}
+
+async fn ask_with(
+    method: Method,
+    socket: &Path,
+    path: &str,
+    body: Full<Bytes>,
+) -> io::Result<(StatusCode, HeaderMap, Bytes)> {
     let stream = UnixStream::connect(socket).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(io::Error::other)?;
     let connection = tokio::spawn(connection);
     let request = Request::builder().method(method).uri(path);
-    let request = request.header("host", "engine");
     let request = request
-        .body(Empty::<Bytes>::new())
-        .map_err(io::Error::other)?;
+        .header("host", "engine")
+        .header("content-type", "application/json");
+    let request = request.body(body).map_err(io::Error::other)?;
     let answered = async {
         let answer = sender
             .send_request(request)

@@ -9,7 +9,6 @@ use std::path::{Component, Path, PathBuf};
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 
-use super::EngineOptions;
 use super::ask::Way;
 use super::client::Client;
 use super::filter;
@@ -20,6 +19,7 @@ use super::newborn::{Newborn, short};
 use super::places;
 use super::profile::{self, Body};
 use super::whose::Whose;
+use super::{EngineOptions, Kind};
 use crate::fsx;
 use crate::names::SandboxId;
 use crate::sandbox::{Access, SandboxError};
@@ -39,9 +39,20 @@ const KERNELS: [&str; 3] = ["/proc", "/sys", "/dev"];
 const MOST: usize = 64;
 const LIMIT: u64 = 1 << 20;
 
-/// What is known of an image's paths: those that are links, with where they lead, and those that are none.
+/// Where a link may lead on from after all is mounted, and led elsewhere before: what a runtime makes, and what the kernel has.
+const MADE_LATER: [&str; 7] = [
+    "/dev/fd",
+    "/dev/stderr",
+    "/dev/stdin",
+    "/dev/stdout",
+    "/proc/1",
+    "/proc/self",
+    "/proc/thread-self",
+];
+
+/// What is known of an image's paths.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Known(BTreeMap<String, Option<String>>);
+struct Known(BTreeMap<String, Way>);
 
 /// Refuses an image by the name of what leads astray. `body`: what the engine is to be asked for.
 pub(super) async fn check(
@@ -55,6 +66,15 @@ pub(super) async fn check(
         return Ok(());
     };
     let mounted = targets(body);
+    // One engine takes it for a pattern.
+    let is_pattern = |volume: &&String| volume.contains(['*', '?', '[', '\\']);
+    if let Some(one) = image.volumes.iter().find(is_pattern) {
+        return Err(refused(
+            image,
+            &format!("has a volume at {}", shown(Path::new(one))),
+            "name that VOLUME without any of * ? [ \\ in its Dockerfile",
+        ));
+    }
     let volumes: Vec<PathBuf> = image.volumes.iter().map(plain).collect();
     for volume in &volumes {
         let over = |one: &&PathBuf| volume.starts_with(one) && volume != *one;
@@ -71,31 +91,60 @@ pub(super) async fn check(
         }
     }
     let ways = ways(&mounted, &volumes);
-    let place = places::image(options, image_id);
+    let place = places::image(options, client.kind(), image_id);
     let mut known = recall(&place);
-    let unknown: Vec<&String> = ways
-        .iter()
-        .filter(|way| !known.0.contains_key(*way))
-        .collect();
-    if !unknown.is_empty() {
-        let found = look(client, options, (id, whose), image_id, &unknown).await?;
-        known.0.extend(unknown.into_iter().cloned().zip(found));
-        remember(&place, &known)?;
-    }
-    let leads = ways.iter().filter_map(|way| {
-        let leads = known.0.get(way)?.as_ref()?;
-        Some((Path::new(way), leads))
-    });
-    for (way, leads) in leads {
-        if !is_harmless(way, Path::new(leads), &mounted) {
+    let learn = async |paths: &BTreeSet<String>, known: &mut Known| {
+        let unknown = paths.iter().filter(|way| !known.0.contains_key(*way));
+        let unknown: Vec<String> = unknown.cloned().collect();
+        if !unknown.is_empty() {
+            let found = look(client, options, (id, whose), image_id, &unknown).await?;
+            known.0.extend(unknown.into_iter().zip(found));
+            remember(&place, known)?;
+        }
+        Ok::<(), SandboxError>(())
+    };
+    learn(&ways, &mut known).await?;
+    let mut links = None;
+    for way in &ways {
+        let Some(Way::Leads(leads)) = known.0.get(way) else {
+            continue;
+        };
+        if !is_harmless(Path::new(way), Path::new(leads), &mounted) {
             return Err(refused(
                 image,
-                &format!("has a link at {}, which leads to {leads}", shown(way)),
+                &format!(
+                    "has a link at {}, which leads to {leads}",
+                    shown(Path::new(way))
+                ),
                 "have a directory in its place",
             ));
         }
+        links = Some(way);
     }
-    Ok(())
+    let Some(link) = links else { return Ok(()) };
+    // An engine says where a link leads at last. What lies on its way there may be something else when all is mounted.
+    let covered = covered(&mounted);
+    learn(&covered, &mut known).await?;
+    let leads_on = |path: &&String| !matches!(known.0.get(*path), Some(Way::Absent | Way::End));
+    match covered.iter().find(leads_on) {
+        None => Ok(()),
+        Some(path) => Err(refused(
+            image,
+            &format!(
+                "has a link at {}, and files at {}, by which it may lead",
+                shown(Path::new(link)),
+                shown(Path::new(path))
+            ),
+            "have a directory in place of the link, or nothing at the other one",
+        )),
+    }
+}
+
+/// What is something else in a container that runs: where the host's files are, and what a runtime makes.
+fn covered(mounted: &Targets) -> BTreeSet<String> {
+    let binds = mounted.binds.iter();
+    let binds = binds.map(|one| one.to_string_lossy().into_owned());
+    binds.chain(MADE_LATER.map(str::to_owned)).collect()
 }
 
 /// Links are usual (`/var/run`), and what is in memory or a volume's is where they lead. By none does anything of ours or the user's
@@ -174,31 +223,36 @@ fn plain(path: &String) -> PathBuf {
     plain
 }
 
-/// Where each of these paths leads, in a container that is removed again.
+/// What each of these paths is, in a container that is removed again. Docker fills an image's volumes when it makes a container, and looks
+/// into them; Podman does so when it starts one, and would look into empty ones.
 async fn look(
     client: &Client,
     options: &EngineOptions,
     (id, whose): (SandboxId, &Whose),
     image: &str,
-    paths: &[&String],
-) -> Result<Vec<Option<String>>, SandboxError> {
+    paths: &[String],
+) -> Result<Vec<Way>, SandboxError> {
     let name = format!("cofferdam-look-{}", short(&id.to_string()));
     let other = format!("cofferdam-look-{id}");
-    let filter = filter::option(client.kind(), client.users()?, options)?;
     // At a name that the image does not know.
     let (meeting, inside) = (places::meeting(options, &id), Inside::random()?.meeting());
     let meeting = Bind::of(&meeting, Path::new(&inside), Access::ReadOnly)?;
-    let body = profile::looked_at(image, whose.labels(), filter, &meeting);
-    let container = Newborn::create(client, vec![name, other], body).await?;
-    let ask = async |path: &&String| client.way(container.id(), path).await;
+    let container = match client.kind() {
+        Kind::Docker => {
+            let filter = filter::option(client.kind(), client.users()?, options)?;
+            let body = profile::looked_at(image, whose.labels(), filter, &meeting);
+            Newborn::create(client, vec![name, other], body).await?
+        }
+        Kind::Podman => {
+            let body = profile::looked_at_without_volumes(&other, image, &whose.labels(), &meeting);
+            Newborn::create_without_volumes(client, body).await?
+        }
+    };
+    let ask = async |path: &String| client.way(container.id(), path).await;
     let found = try_join_all(paths.iter().map(ask)).await?;
     client.remove(container.id()).await?;
     container.keep();
-    let leads = found.into_iter().map(|way| match way {
-        Way::Straight => None,
-        Way::Leads(leads) => Some(leads),
-    });
-    Ok(leads.collect())
+    Ok(found)
 }
 
 /// What is not remembered is looked at again.

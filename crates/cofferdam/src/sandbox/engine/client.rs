@@ -23,6 +23,7 @@ use tokio::sync::OnceCell;
 
 use super::Kind;
 use super::about::About;
+use super::annotations::{self, Annotated};
 use super::ask::{self, Way};
 use super::find::Endpoint;
 use super::image::{Chosen, Image};
@@ -345,9 +346,12 @@ impl Client {
             match create(name).await {
                 Err(error) if is_taken(&error) && names.peek().is_some() => {}
                 made => {
-                    return made
-                        .map(|made| made.id)
-                        .map_err(|error| self.failed(what, &error));
+                    let made = made.map_err(|error| self.failed(what, &error))?;
+                    if let Err(error) = self.has_no_orders(&made.id).await {
+                        let _ = self.remove(&made.id).await;
+                        return Err(error);
+                    }
+                    return Ok(made.id);
                 }
             }
         }
@@ -371,6 +375,36 @@ impl Client {
             },
             None => self.failed("start a container", &error),
         })
+    }
+
+    /// As [`Self::create`], by Podman's own API, which can leave out the volumes of an image: one that is never started.
+    pub(super) async fn create_without_volumes(
+        &self,
+        body: &serde_json::Value,
+    ) -> Result<String, SandboxError> {
+        #[derive(Deserialize)]
+        struct Made {
+            #[serde(rename = "Id")]
+            id: String,
+        }
+        let path = format!("{LIBPOD}/containers/create");
+        let made = ask::send::<Made>(&self.endpoint.socket, &path, body).await;
+        let made = made.map_err(|error| self.broken("make a container", &error))?;
+        Ok(made.id)
+    }
+
+    /// Refuses a container that was given annotations of its image: to a runtime, and to what else an engine starts for it, they are
+    /// orders. Podman left off giving them on in 4.5.1.
+    async fn has_no_orders(&self, id: &str) -> Result<(), SandboxError> {
+        if self.kind() != Kind::Podman
+            || !annotations::are_given_on(self.greeting.version.as_deref())
+        {
+            return Ok(());
+        }
+        let path = format!("{LIBPOD}/containers/{id}/json");
+        let found = ask::get::<Annotated>(&self.endpoint.socket, &path).await;
+        let found = found.map_err(|error| self.broken("look at a container", &error))?;
+        annotations::check(found)
     }
 
     /// What of the engine's answer `T` has. None where there is no such container, or one that is half removed.

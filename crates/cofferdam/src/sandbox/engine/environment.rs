@@ -23,20 +23,23 @@ const BELIEVE: [&str; 7] = [
     "CARGO_HTTP_CAINFO",
 ];
 
+/// By these an image would tell a runtime's hooks which devices of this machine its containers get, and what the hooks load.
+const NO_WORD: [&str; 2] = ["NVIDIA_VISIBLE_DEVICES=void", "LD_PRELOAD="];
+
 /// What of it programs get that somebody starts by the engine, where a person lives: the way to our `git`, and whom to believe.
-pub(super) fn of_the_container(
-    spec: &SandboxSpec,
-    image: &[String],
-    bundle: &str,
-) -> Option<Vec<String>> {
-    spec.search_first.as_ref()?;
+pub(super) fn of_the_container(spec: &SandboxSpec, image: &[String], bundle: &str) -> Vec<String> {
+    let mut all = NO_WORD.map(str::to_owned).to_vec();
+    if spec.search_first.is_none() {
+        return all;
+    }
     let whole = environment(spec, image, bundle);
     let names = std::iter::once("PATH").chain(BELIEVE);
     let set = names.filter_map(|name| {
         let value = whole.get(std::ffi::OsStr::new(name))?.to_str()?;
         Some(format!("{name}={value}"))
     });
-    Some(set.collect())
+    all.extend(set);
+    all
 }
 
 /// The image's own, then what is the same in every sandbox, then what the caller gives. `image`: `NAME=value` each.

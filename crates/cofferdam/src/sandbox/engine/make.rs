@@ -287,7 +287,7 @@ struct Container<'a> {
     ours: usize,
     filter: String,
     runtime: Option<String>,
-    environment: Option<Vec<String>>,
+    environment: Vec<String>,
 }
 
 impl<'a> Container<'a> {

@@ -5,6 +5,7 @@
 //! is ([`profile`], [`mounts`]), how one comes up ([`make`]) and ends ([`life`]). docs/decisions/0013-engines.md.
 
 mod about;
+mod annotations;
 mod as_root;
 mod ask;
 mod astray;

@@ -31,10 +31,29 @@ impl<'a> Newborn<'a> {
         names: Vec<String>,
         body: Body,
     ) -> Result<Self, SandboxError> {
+        let maker = client.clone();
+        let making = async move { maker.create(&names, &body).await };
+        Self::when_made(client, making).await
+    }
+
+    /// By [`Client::create_without_volumes`].
+    pub(super) async fn create_without_volumes(
+        client: &'a Client,
+        body: serde_json::Value,
+    ) -> Result<Self, SandboxError> {
+        let maker = client.clone();
+        let making = async move { maker.create_without_volumes(&body).await };
+        Self::when_made(client, making).await
+    }
+
+    async fn when_made(
+        client: &'a Client,
+        making: impl Future<Output = Result<String, SandboxError>> + Send + 'static,
+    ) -> Result<Self, SandboxError> {
         let (told, made) = oneshot::channel();
         let maker = client.clone();
         tokio::spawn(async move {
-            let created = maker.create(&names, &body).await;
+            let created = making.await;
             if let Err(Ok(id)) = told.send(created) {
                 let _ = maker.remove(&id).await;
             }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use super::EngineOptions;
+use super::{EngineOptions, Kind};
 use crate::sandbox::SandboxError;
 use crate::sandbox::guest::start_error;
 
@@ -46,10 +46,12 @@ pub(super) fn mounted(options: &EngineOptions, id: &impl ToString) -> PathBuf {
     options.home.join(MOUNTS).join(id.to_string())
 }
 
-/// What is known of an image. `id`: the engine's.
-pub(super) fn image(options: &EngineOptions, id: &str) -> PathBuf {
+/// What is known of an image. `id`: the engine's. One kind of engine makes for a container what another one leaves as the image has it,
+/// and one image has the same id in both.
+pub(super) fn image(options: &EngineOptions, kind: Kind, id: &str) -> PathBuf {
     let name = id.strip_prefix("sha256:").unwrap_or(id);
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    let name = format!("{}-{name}", kind.name());
     options.home.join(IMAGES).join(name)
 }
 

@@ -52,7 +52,7 @@ pub(super) struct Profile<'a> {
     pub(super) guest: String,
     pub(super) socket: String,
     /// `NAME=value`, for programs that somebody starts by the engine: nothing that is a secret.
-    pub(super) environment: Option<Vec<String>>,
+    pub(super) environment: Vec<String>,
 }
 
 impl Profile<'_> {
@@ -85,7 +85,7 @@ impl Profile<'_> {
             cmd: Some(Vec::new()),
             healthcheck: Some(none()),
             working_dir: Some("/".to_owned()),
-            env: self.environment.clone(),
+            env: Some(self.environment.clone()),
             // Process 1 is not asked: what is to be kept is on disk by then.
             stop_signal: Some("SIGKILL".to_owned()),
             stop_timeout: Some(1),
@@ -253,6 +253,36 @@ pub(super) fn looked_at(
     }
 }
 
+/// The same as Podman's own API has it, and without the image's volumes.
+pub(super) fn looked_at_without_volumes(
+    name: &str,
+    image: &str,
+    labels: &HashMap<String, String>,
+    meeting: &Bind,
+) -> serde_json::Value {
+    serde_json::json!({
+        "name": name,
+        "image": image,
+        "image_volume_mode": "ignore",
+        "labels": labels,
+        "entrypoint": ["/never"],
+        "command": [],
+        "user": "65534:65534",
+        "work_dir": "/",
+        "netns": {"nsmode": "none"},
+        "cap_drop": ["ALL"],
+        "no_new_privileges": true,
+        // Nothing stays of one whose command was killed.
+        "remove": true,
+        "mounts": [{
+            "type": "bind",
+            "source": meeting.source.to_string_lossy(),
+            "destination": meeting.target.to_string_lossy(),
+            "options": ["bind", "ro", "rprivate"],
+        }],
+    })
+}
+
 /// What a container that was asked for so is known again by; it has no id yet.
 pub(super) fn planned(body: &Body) -> Made {
     let host = body.host_config.as_ref();
@@ -357,7 +387,7 @@ mod tests {
             root: false,
             guest: String::new(),
             socket: String::new(),
-            environment: None,
+            environment: Vec::new(),
         }
     }
 
