@@ -9,7 +9,8 @@
 # `test:` holds arguments of `cargo test` and may be repeated: one failing test is enough. One that is still not done
 # after its time has said nothing, unless waiting for ever is the sign that is expected: `hangs: yes`.
 
-# What was caught is known as long as no file here changes, so that a run which was ended goes on where it was.
+# What was caught is written to scripts/mutants/caught, which is part of the repository: a mutant is tried again when its patch,
+# a file that it changes or one that has its tests is not as it was then. `--mutants all` tries every one.
 
 field() { sed -n "/^diff --git/q; s/^$1: //p" "$2"; }
 
@@ -100,8 +101,8 @@ mutant() {
         if [[ $verdict != caught* ]]; then echo "$name" >>"$work/bad"; tail -n 30 "$own/out"; fi
         row="| $(field invariant "$patch" | tr '\n' ' ')| $name | $(field removes "$patch") | $verdict |"
         echo "$row" >>"$work/rows"
-        if [[ $verdict == caught* ]]; then echo "$row" >>"$caught"; fi
     } 9>>"$work/told"
+    if [[ $verdict == caught* ]]; then note_caught "$name"; fi
 }
 
 # One of those who try them, each in a tree of their own. $1 is their number.
@@ -124,17 +125,52 @@ try_mutants() {
     while line=$(next_of "$work/patches"); do mutant "$line"; done
 }
 
-# Of all that is tried. A release archive has none: there each run is whole.
+# The files that have a function of this name.
+files_with() { awk -F'\t' -v name="$1" '$2 == name { print $1 }' "$work/functions"; }
+
+# What the verdict of the mutant $1 hangs on: its patch, the files that it changes, and those that have its tests.
 fingerprint() {
-    git -C "$top" rev-parse --git-dir >/dev/null 2>&1 || { echo "$BASHPID-$RANDOM"; return; }
-    cd "$top" || return
-    { rustc -V; git ls-files -z --cached --others --exclude-standard | sort -z | xargs -0 -r sha256sum 2>/dev/null || :; } \
-        | sha256sum | cut -c 1-32
+    local patch=$1 test name
+    {
+        cat "$patch"
+        {
+            sed -n 's/^+++ b\///p' "$patch"
+            while read -r test; do
+                # `conforms::it::docker` is made of a function `it`.
+                name=${test##* }
+                files_with "${name##*::}"
+                if [[ $name == *::* ]]; then name=${name%::*}; files_with "${name##*::}"; fi
+            done < <(field test "$patch")
+        } | sort -u | (cd "$top" && xargs -r cat)
+    } | sha256sum | cut -c 1-16
+}
+
+# Those of the patches, as the tree is when they begin.
+fingerprints() {
+    local patch name
+    (cd "$top" && grep -rnoE --include='*.rs' 'fn [a-z_0-9]+' crates) \
+        | sed -E 's/^([^:]*):[0-9]*:fn (.*)$/\1\t\2/' | sort -u >"$work/functions"
+    for patch in "$@"; do
+        name=${patch##*/}
+        printf '%s\t%s\n' "${name%.patch}" "$(fingerprint "$patch")"
+    done >"$work/prints"
+}
+
+# The line of the mutant $1 among those.
+print_of() { awk -F'\t' -v name="$1" '$1 == name' "$work/prints"; }
+
+# Writes down that the mutant $1 was caught.
+note_caught() {
+    {
+        flock 9
+        { awk -F'\t' -v name="$1" '$1 != name' "$ledger"; print_of "$1"; } | LC_ALL=C sort >"$work/ledger"
+        cat "$work/ledger" >"$ledger"
+    } 9>>"$work/ledger.lock"
 }
 
 mutants() {
-    local patches=() patch name workers
-    if (($#)); then
+    local patches=() patch name workers known=0 ledger=$top/scripts/mutants/caught
+    if (($#)) && [[ $* != all ]]; then
         for name in "$@"; do patches+=("$top/scripts/mutants/$name.patch"); done
     else
         patches=("$top"/scripts/mutants/*.patch)
@@ -144,18 +180,22 @@ mutants() {
         [[ -n $(field test "$patch") ]] || die "${patch##*/} names no test"
     done
     new_work
-    local caught known
-    caught=${CARGO_TARGET_DIR:-$top/target}/mutants/caught-$(fingerprint)
-    mkdir -p "${caught%/*}"
-    find "${caught%/*}" -name 'caught-*' ! -path "$caught" -delete
-    : >>"$caught" >>"$work/rows"
-    known=${#patches[@]}
-    for patch in "${!patches[@]}"; do
-        name=${patches[patch]##*/}
-        grep -F "| ${name%.patch} |" "$caught" >>"$work/rows" && unset 'patches[patch]'
-    done
-    patches=("${patches[@]}")
-    known=$((known - ${#patches[@]}))
+    fingerprints "${patches[@]}"
+    : >>"$ledger" >>"$work/rows"
+    if (($# == 0)); then
+        for patch in "${!patches[@]}"; do
+            name=${patches[patch]##*/}
+            if grep -qxF "$(print_of "${name%.patch}")" "$ledger"; then
+                unset 'patches[patch]'
+                known=$((known + 1))
+            fi
+        done
+        patches=("${patches[@]}")
+    fi
+    if ((${#patches[@]} == 0)); then
+        say "all $known mutants were caught as they are"
+        return
+    fi
     # Nobody debugs them.
     export CARGO_PROFILE_DEV_DEBUG=0
     # One binary after the other: what a mutant does not change is not built again.
@@ -165,7 +205,7 @@ mutants() {
     workers=$(nproc)
     workers=$((workers < ${#patches[@]} ? workers : ${#patches[@]}))
 
-    say "${#patches[@]} mutants, $workers at a time, and $known that were caught before; before them their tests, as the source stands"
+    say "${#patches[@]} mutants, $workers at a time, and $known that were caught as they are; before them their tests, as the source stands"
     local n processes=() process
     for ((n = 1; n <= workers; n++)); do
         try_mutants "$n" &

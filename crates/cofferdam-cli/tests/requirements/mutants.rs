@@ -18,7 +18,9 @@ fn header<'a>(patch: &'a str, field: &str) -> Vec<&'a str> {
 
 fn patches() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(crate::top().join("scripts/mutants")).unwrap();
-    let mut found: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    let entries = entries.map(|entry| entry.unwrap().path());
+    let is_patch = |path: &PathBuf| path.extension().is_some_and(|end| end == "patch");
+    let mut found: Vec<PathBuf> = entries.filter(is_patch).collect();
     found.sort();
     assert!(found.len() > 50, "only {} mutants are there", found.len());
     found
