@@ -223,7 +223,7 @@ fn nothing_of_the_machine_is_read_or_written() {
 fn every_tool_works_in_every_place() {
     in_each_mode(|world, client, mode| {
         let at = format!("{}, {mode}", world.engine);
-        let listens = "httpd -f -p 127.0.0.1:8126 || perl -MIO::Socket::INET -e 'IO::Socket::INET->new(Listen => 1, LocalPort => 8126); sleep 1000'";
+        let listens = "httpd -f -p 127.0.0.1:8126 || perl -MIO::Socket::INET -e 'my $s = IO::Socket::INET->new(Listen => 1, LocalPort => 8126); sleep 1000'";
         make(client, "my-new-feature");
         let patch = "--- /dev/null\n+++ b/made\n@@ -0,0 +1 @@\n+made\n";
         for (tool, more, told) in [

@@ -91,6 +91,11 @@ impl From<SessionError> for Failure {
                 name,
                 source: SandboxError::OtherVersion { .. },
             } => format!("{THEIRS}`cofferdam stop {name} && cofferdam start {name}`."),
+            SessionError::Sandbox {
+                source: SandboxError::Program { .. },
+                ..
+            } => "`sandbox-ls` tells what is there, and `command -v NAME` with `sandbox-exec` which programs are."
+                .to_owned(),
             _ => return CliError::from(error).into(),
         };
         Self::new(error.to_string(), next)
