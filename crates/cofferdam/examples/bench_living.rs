@@ -392,7 +392,7 @@ impl Bench {
             let all = self.idle(&name).await?;
             let sizes = all.iter().map(|one| kib(*one));
             println!("{}", sizes.sum::<Result<u64>>()?);
-            self.over(&name).await?;
+            Box::pin(self.over(&name)).await?;
         }
         Ok(())
     }
@@ -404,7 +404,7 @@ impl Bench {
         let before = woken()?;
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         println!("{}", woken()? - before);
-        self.over("wakeups").await
+        Box::pin(self.over("wakeups")).await
     }
 }
 

@@ -75,7 +75,7 @@ pub(crate) async fn run(
     let there = dev::there(meant.path(), environment)?;
     let environment = there.as_ref().unwrap_or(environment);
     let session = if let (Meant::Named, Some(name)) = (&meant, name) {
-        open(name, &caller, environment).await?
+        Box::pin(open(name, &caller, environment)).await?
     } else {
         let up = Up {
             which,

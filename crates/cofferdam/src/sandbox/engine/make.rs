@@ -133,7 +133,14 @@ pub(super) async fn come_up(
     let body = |holder: Option<&Holder<'_>>| container.body(holder.map(Holder::network));
     let waited = holder.as_ref().is_some_and(Holder::waited);
     let made = body(holder.as_ref());
-    astray::check(client, options, (spec.id, whose), image, &made).await?;
+    Box::pin(astray::check(
+        client,
+        options,
+        (spec.id, whose),
+        image,
+        &made,
+    ))
+    .await?;
     go_on(cancel)?;
     let planned = Made {
         command: command(client.kind(), &names[0], &made),

@@ -32,7 +32,7 @@ impl<'a> Newborn<'a> {
         body: Body,
     ) -> Result<Self, SandboxError> {
         let maker = client.clone();
-        let making = async move { maker.create(&names, &body).await };
+        let making = Box::pin(async move { maker.create(&names, &body).await });
         Self::when_made(client, making).await
     }
 
