@@ -36,6 +36,7 @@ halved='^(cofferdam/(session|engines|gitin)|cofferdam-cli/(cli|chaos|agents))::'
 # Of what runs in root's Podman the third that the seed chooses: in Docker all of it does.
 podman_share=3
 podman='^cofferdam/engines::.*::podman$'
+# And of the command's tests in containers the third that the seed chooses (tests/cli/containers.rs).
 # What every run asks of the ordinary user's own Podman: what holds an agent in. `--all` asks everything.
 own_podman='^cofferdam/engines::conforms::(a_program_has_none_that|no_system_call_leads|behind_the_wall|closing_ends|one_that_lives_on).*::podman$'
 # Of the attacks on the wall, which are made natively by root, one of so many: in Docker, in Podman, and natively as the ordinary user.
@@ -462,6 +463,9 @@ say_skipped() {
         if ((${#unchecked[@]})); then printf '%s\n' "${unchecked[@]}"; fi
         sed "s/^/as $(id -un): /; s/\t/: /" "$work/skipped.caller"
         sed "s/^/as uid $user: /; s/\t/: /" "$work/skipped.user"
+        if [[ -n ${engines:+${CONTAINER_HOST-}} && -n ${DOCKER_HOST-} && -z $repeat${COFFERDAM_TEST_ALL-} ]]; then
+            echo "of the command's tests in containers two of three in Podman (\`--all\` runs them there too)"
+        fi
         if [[ -s $work/moded ]]; then
             echo "$(grep -c . "$work/moded") tests in a mode that the seed left out (\`--all\` runs them)"
         fi
