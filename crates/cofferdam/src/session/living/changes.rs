@@ -15,10 +15,12 @@ use crate::session::manage::{ManageError, at_risk};
 use crate::session::options::Caller;
 
 const LOOKED: Duration = Duration::from_secs(5);
-/// Prints something where there is any. The sandbox's own git answers, as it was told to: who acts on it looks by
-/// [`super::rest`], for which its programs stand still.
-const LOOK: &str = "command -v git >/dev/null &&
-    git status --porcelain --untracked-files=normal --ignore-submodules=all -- \"$@\" | head -c 1";
+/// Prints something else than [`NONE`] where there is any, and nothing where git did not come to its end. The sandbox's own git answers, as
+/// it was told to: who acts on it looks by [`super::rest`], for which its programs stand still.
+const LOOK: &str = "command -v git >/dev/null && {
+    git status --porcelain --untracked-files=normal --ignore-submodules=all -- \"$@\" && echo done; } | head -c 5";
+/// No line of git's begins so.
+const NONE: &[u8] = b"done\n";
 
 /// `None`: nobody can tell now, as of one that is paused. Its programs go on. Bounded: 5 s.
 pub async fn changes(
@@ -72,9 +74,18 @@ async fn in_its_files(
                 output: Output::Captured(4096),
             };
             let done = inside.run(&caller.cancel).await.ok()?;
-            done.exit.success().then_some(!done.stdout.is_empty())
+            if done.exit.success() {
+                told(&done.stdout)
+            } else {
+                None
+            }
         }
     }
+}
+
+/// What [`LOOK`] printed.
+fn told(printed: &[u8]) -> Option<bool> {
+    (!printed.is_empty()).then_some(printed != NONE)
 }
 
 async fn in_its_worktree(caller: &Caller, named: &Named) -> Option<bool> {
@@ -89,4 +100,29 @@ async fn in_its_worktree(caller: &Caller, named: &Named) -> Option<bool> {
         return None;
     }
     Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel may kill it, as where the sandbox's memory is used up.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a shell, as inside")]
+    fn a_git_that_was_killed_has_not_said_that_there_is_none() {
+        let place = tempfile::tempdir().unwrap();
+        let looked = |git: &str| {
+            crate::fsx::write_with_mode(&place.path().join("git"), git.as_bytes(), 0o755).unwrap();
+            let path = format!("{}:/usr/bin:/bin", place.path().display());
+            let mut shell = std::process::Command::new("sh");
+            let done = shell.args(["-c", LOOK, "sh"]).env("PATH", path).output();
+            told(&done.unwrap().stdout)
+        };
+        assert_eq!(looked("#!/bin/sh\nexit 0\n"), Some(false));
+        assert_eq!(looked("#!/bin/sh\necho '?? u.txt'\n"), Some(true));
+        assert_eq!(looked("#!/bin/sh\nyes '?? done'\n"), Some(true));
+        assert_eq!(looked("#!/bin/sh\nkill -9 $$\n"), None);
+        assert_eq!(looked("#!/bin/sh\necho ' M a'; kill -9 $$\n"), Some(true));
+        assert_eq!(looked("#!/bin/sh\nexit 128\n"), None);
+    }
 }
