@@ -102,8 +102,9 @@ fn without(index: u32, bits: u32) -> String {
     )
 }
 
-fn compared(value: u64, how: &str) -> String {
-    format!("{{ \"index\": 0, \"value\": {value}, \"op\": \"SCMP_CMP_{how}\" }}")
+/// The first argument of a call is this.
+fn first_is(value: u64) -> String {
+    format!("{{ \"index\": 0, \"value\": {value}, \"op\": \"SCMP_CMP_EQ\" }}")
 }
 
 /// That of a sandbox's container: what both engines allow, and of that nothing by which a file gets set-user-id or set-group-id bits.
@@ -122,16 +123,16 @@ fn of_a_sandbox(maps: bool) -> String {
         rules.push(rule(&[name], ALLOW, &without(flags + 1, SPECIAL)));
     }
     rules.push(rule(&["clone"], ALLOW, &without(0, NEW_NAMESPACES)));
-    // As for programs of the guest's: Unix, IPv4, IPv6, and netlink for routes. What `socketcall` makes nobody can see.
+    // The families that programs of the guest's have: Unix, IPv4, IPv6 and netlink. What `socketcall` makes nobody can see.
     for family in [1, 2, 10, 16] {
-        rules.push(rule(&["socket"], ALLOW, &compared(family, "EQ")));
+        rules.push(rule(&["socket"], ALLOW, &first_is(family)));
     }
     for personality in [0, 8, 0x2_0000, 0x2_0008, 0xffff_ffff] {
-        rules.push(rule(&["personality"], ALLOW, &compared(personality, "EQ")));
+        rules.push(rule(&["personality"], ALLOW, &first_is(personality)));
     }
     if maps {
         // CLONE_NEWUSER, and nothing beside it.
-        rules.push(rule(&["unshare"], ALLOW, &compared(0x1000_0000, "EQ")));
+        rules.push(rule(&["unshare"], ALLOW, &first_is(0x1000_0000)));
     }
     rules.push(rule(&["clone3", "openat2"], ABSENT, ""));
     let rules = rules.join(",\n");

@@ -177,41 +177,56 @@ each! {
     }
 }
 
-each! {
-    /// What stands in an image's manifest decides nothing of this machine: not which filter a runtime leaves out, and not whose groups a
-    /// program keeps. Older versions of Podman give it to their runtime.
-    async fn annotations_of_an_image_give_no_orders(world: World) {
-        const ORDER: &str = "run.oci.keep_original_groups";
-        if world.kind == Kind::Docker {
-            // It gives none on, and its builder (20.10) writes none.
-            return;
-        }
-        let place = world.directory("annotated");
-        fs::write(place.join("Dockerfile"), format!("FROM {IMAGE}\n")).unwrap();
-        let name = format!("localhost/cofferdam-test-annotated-{}:1", std::process::id());
+/// What stands in an image's manifest decides nothing of this machine: not which filter a runtime leaves out, and not whose groups a
+/// program keeps. Older versions of Podman give it to their runtime; Docker gives none on, and its builder (20.10) writes none.
+#[test]
+fn annotations_of_an_image_give_no_orders() {
+    const ORDER: &str = "run.oci.keep_original_groups";
+    if !is_there(Kind::Podman) {
+        return;
+    }
+    let world = World::of(Kind::Podman);
+    let place = world.directory("annotated");
+    fs::write(place.join("Dockerfile"), format!("FROM {IMAGE}\n")).unwrap();
+    let name = format!(
+        "localhost/cofferdam-test-annotated-{}:1",
+        std::process::id()
+    );
+    run_async(async {
         for (annotation, is_order) in [("org.opencontainers.image.title", false), (ORDER, true)] {
             let said = format!("{annotation}=1");
-            let words = ["build", "--quiet", "--annotation", &said, "-t", &name, place.to_str().unwrap()];
+            let place = place.to_str().unwrap();
+            let words = [
+                "build",
+                "--quiet",
+                "--annotation",
+                &said,
+                "-t",
+                &name,
+                place,
+            ];
             engine(world.kind, &words);
             let spec = spec();
-            let made = world.with_image(&name).create(&spec, &CancellationToken::new()).await;
-            match made {
+            let cancel = CancellationToken::new();
+            match world.with_image(&name).create(&spec, &cancel).await {
                 Ok(sandbox) => {
                     let label = format!("label=io.cofferdam.id={}", spec.id);
                     let id = engine(world.kind, &["ps", "-q", "--filter", &label]);
-                    let has = engine(world.kind, &["inspect", "--format", "{{json .Config.Annotations}}", id.trim()]);
+                    let format = "{{json .Config.Annotations}}";
+                    let has = engine(world.kind, &["inspect", "--format", format, id.trim()]);
                     assert!(!is_order || !has.contains(ORDER), "{has}");
                     sandbox.close().await.unwrap();
                 }
                 Err(SandboxError::Unsupported { what, .. }) => {
-                    assert!(is_order && what.contains(&format!("the annotation `{ORDER}`")), "{what}");
+                    let named = what.contains(&format!("the annotation `{ORDER}`"));
+                    assert!(is_order && named, "{what}");
                 }
                 other => panic!("{annotation}: {other:?}"),
             }
             assert_eq!(world.containers(&spec), 0);
             engine(world.kind, &["rmi", "--force", &name]);
         }
-    }
+    });
 }
 
 /// Every way to a file with special bits that does not need a right. Each makes a file of its own, without the bits where it is told 0.

@@ -110,9 +110,8 @@ impl Call for Exec {
         // Whoever deletes the sandbox meanwhile is told of it.
         let waits = began.waited_for().ok().flatten();
         let limit = Duration::from_secs(self.timeout.unwrap_or(USUAL).clamp(1, LONGEST));
-        let waited = wait(&session, &began, limit, &asked);
         asked.stand_aside();
-        let waited = waited.await;
+        let waited = wait(&session, &began, limit, &asked).await;
         asked.work_again().await;
         let (exit, timed_out) = waited?;
         drop(waits);
