@@ -7,8 +7,8 @@ use clap::{Parser, Subcommand};
 use crate::commands::{
     allow, apply, approve, build, build_base, checkout, claude, codex, codex_config, collect,
     completions, config, create, delete, demo, diff, doctor, engines, exec, forward, gc, init,
-    list, log, logs, man, mcp, merge, net, pause, ports, prompt, restart, resume, revoke, run,
-    runs, shell, show_run, start, status, stop, sync, volume, worktree,
+    kill, list, log, logs, man, mcp, merge, net, pause, ports, prompt, restart, resume, revoke,
+    run, runs, shell, show_run, start, status, stop, sync, volume, worktree,
 };
 
 /// The version, with the commit where a release build knows it (see `build.rs`).
@@ -48,6 +48,7 @@ pub(crate) enum Command {
     Logs(logs::Arguments),
     List(list::Arguments),
     Status(status::Arguments),
+    Kill(kill::Arguments),
     Pause(pause::Arguments),
     Resume(resume::Arguments),
     Stop(stop::Arguments),

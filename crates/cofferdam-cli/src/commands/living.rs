@@ -158,8 +158,10 @@ pub(super) async fn named(
         return at_path().await;
     }
     match Named::find(caller, &environment.directory, name).await {
-        // It may be a directory whose path begins with nothing that says so.
-        Err(SessionError::Registry(RegistryError::Unknown { .. })) if is_path(OsStr::new(name)) => {
+        // A directory whose path begins with nothing that says so, not the branch of a sandbox.
+        Err(SessionError::Registry(RegistryError::Unknown { .. }))
+            if is_path(OsStr::new(name)) && environment.directory.join(name).is_dir() =>
+        {
             at_path().await
         }
         found => found,

@@ -187,7 +187,7 @@ async fn somebody_works(named: &Named, caller: &Caller) -> Result<bool, CliError
     Ok(awaited.any(|one| one.exit.is_none()))
 }
 
-fn unknown(name: &str, id: &str) -> CliError {
+pub(super) fn unknown(name: &str, id: &str) -> CliError {
     CliError::Failed {
         message: format!(
             "sandbox `{name}` knows no program `{}` that was left running",

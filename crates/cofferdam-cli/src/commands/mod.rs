@@ -31,6 +31,7 @@ mod here;
 mod images;
 pub(crate) mod init;
 pub(crate) mod keep_ready;
+pub(crate) mod kill;
 pub(crate) mod list;
 mod living;
 pub(crate) mod log;
@@ -101,6 +102,7 @@ pub(crate) async fn dispatch(
                 Command::Status(arguments) => {
                     status::run(&arguments, environment, &interrupt).await
                 }
+                Command::Kill(arguments) => kill::run(&arguments, environment, &interrupt).await,
                 Command::Pause(arguments) => pause::run(&arguments, environment, &interrupt).await,
                 Command::Resume(arguments) => {
                     resume::run(&arguments, environment, &interrupt).await

@@ -10,7 +10,7 @@ use cofferdam::git::Oid;
 use cofferdam::names::Slug;
 use cofferdam::registry::{ExtraMount, Mode, Record, Setup};
 use cofferdam::sandbox::engine::Kind;
-use cofferdam::sandbox::{Listed, SandboxError, Stopping};
+use cofferdam::sandbox::{GroupMemory, Listed, SandboxError, Stopping};
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::manage::{self, State};
 use cofferdam::session::{
@@ -81,6 +81,10 @@ struct Status<'a> {
     pause: Option<&'static str>,
     /// Its first process, as this machine numbers it; nothing where it is stopped.
     process: Option<u32>,
+    /// Bytes that it has in memory, those of files there (`/tmp`) too; nothing where nobody counts.
+    memory: Option<u64>,
+    /// Bytes that it may have; nothing where it has no limit of its own.
+    memory_limit: Option<u64>,
     /// So many of its processes the kernel has killed since it was started, because its memory was used up; nothing where nobody counts.
     killed_for_memory: Option<u64>,
     /// Nothing where no directory of the host has its files as they are inside.
@@ -156,7 +160,7 @@ impl Serialize for Now {
 struct Told {
     state: Now,
     process: Option<u32>,
-    killed_for_memory: Option<u64>,
+    memory: Option<GroupMemory>,
     stopping: Option<Stopping>,
     wall: Option<Wall>,
     joined: BTreeSet<String>,
@@ -248,7 +252,7 @@ impl Told {
         Self {
             state,
             process: None,
-            killed_for_memory: None,
+            memory: None,
             stopping: None,
             wall: None,
             joined: BTreeSet::new(),
@@ -280,7 +284,7 @@ async fn asked(session: &Session) -> Result<Told, SessionError> {
     Ok(Told {
         state: Now::Of(state),
         process: session.process(),
-        killed_for_memory: session.sandbox().killed_for_memory(),
+        memory: session.sandbox().group_memory(),
         stopping: Some(stopping),
         wall: session.wall().await?,
         joined: session.joined(),
@@ -336,6 +340,18 @@ fn pause(stopping: Stopping) -> &'static str {
     }
 }
 
+/// What it has in memory, what it may have, and whom the kernel has killed for that.
+fn in_memory(memory: GroupMemory) -> String {
+    let mut line = human::size(memory.used);
+    if let Some(limit) = memory.limit {
+        let _ = write!(line, " of {}", human::size(limit));
+    }
+    if let Some(processes @ 1..) = memory.killed {
+        let _ = write!(line, "; {}", Notice::KilledForMemory { processes });
+    }
+    line
+}
+
 /// What came home last, and how long ago.
 fn landed(record: &Record) -> String {
     match (&record.landed, record.landed_at) {
@@ -383,7 +399,9 @@ fn told_as_json<'a>(
         joined: &told.joined,
         pause: told.stopping.map(pause),
         process: told.process,
-        killed_for_memory: told.killed_for_memory,
+        memory: told.memory.map(|memory| memory.used),
+        memory_limit: told.memory.and_then(|memory| memory.limit),
+        killed_for_memory: told.memory.and_then(|memory| memory.killed),
         workdir: workdir(record, environment).map(|path| path.to_string_lossy().into_owned()),
         mounts: record.mounts.iter().map(mounted).collect(),
         ports: record
@@ -524,9 +542,8 @@ fn render(
             lines.push(("pause", from_here(why).into_owned()));
         }
     }
-    if let Some(processes @ 1..) = told.killed_for_memory {
-        let notice = Notice::KilledForMemory { processes };
-        lines.push(("memory", notice.to_string()));
+    if let Some(memory) = told.memory {
+        lines.push(("memory", in_memory(memory)));
     }
     lines.push(("age", human::age(record.created, Timestamp::now())));
     let mut out = facts::lines(&lines);

@@ -121,6 +121,12 @@ fn by_name(program: &str, record: &Record, environment: &Environment) -> String 
                 shell_word(&found.path),
                 elsewhere(why)
             ),
+            // It would not be there afterwards either.
+            None if !found.for_all && install.is_none() => format!(
+                "this machine has {}, but a sandbox that stays shows only the directories of PATH that are the system's or a known \
+                 tool's: put it into one of those, such as ~/.local/bin or /usr/local/bin, then {again}",
+                shell_word(&found.path)
+            ),
             None => format!(
                 "sandbox {name} shows the programs that this machine had at its start: {again} shows {}",
                 shell_word(&found.path)

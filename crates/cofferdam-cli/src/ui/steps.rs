@@ -5,6 +5,7 @@ use cofferdam::sandbox::host;
 use cofferdam::session::{Event, ModeReason, Notice};
 use cofferdam::text::{printable_line, without_colours};
 
+use super::from_here::from_here;
 use super::human;
 use super::opening;
 use super::shell::shell_word;
@@ -78,6 +79,8 @@ pub(crate) struct Narrator {
     pub(crate) strategy_by_default: bool,
     /// Whether there will be a sandbox and a log to look at.
     hints: bool,
+    /// Whether the sandbox stays, so that its commits wait for `cofferdam merge`.
+    stays: bool,
     /// What is going on, for a status line.
     pub(crate) status: String,
     /// What the agent of this iteration did last, and the tokens that it has told of.
@@ -92,6 +95,7 @@ impl Narrator {
             verbosity,
             strategy_by_default,
             hints: true,
+            stays: false,
             status: "starting".to_owned(),
             at_work: AtWork::default(),
             slow: None,
@@ -104,6 +108,11 @@ impl Narrator {
             hints: false,
             ..self
         }
+    }
+
+    /// The story of a run in a sandbox that stays.
+    pub(crate) fn staying(self, stays: bool) -> Self {
+        Self { stays, ..self }
     }
 
     /// The lines that `event` adds to the story.
@@ -281,6 +290,13 @@ impl Narrator {
                 "the agent works in this checkout, its commits land on {target}{}",
                 within_reach(*uncommitted)
             ),
+            "merge-to-head" if self.stays => {
+                let merge = format!("cofferdam merge {name}");
+                format!(
+                    "the agent works on {source}, and `{}` brings its commits to {target}",
+                    from_here(&merge)
+                )
+            }
             "merge-to-head" => {
                 format!("the agent works on {source}, its commits are merged into {target}")
             }

@@ -347,6 +347,13 @@ fn that_memory_was_used_up_is_told() {
         let other = world.cofferdam(&["exec", "one", "--", "false"]);
         assert_eq!(other.expect_code(1).stderr, "");
         assert_eq!(world.status("one", "killed_for_memory"), "1");
+        // Files in memory count.
+        let fill = "head -c 50M /dev/zero >/dev/shm/full";
+        let filled = world.cofferdam(&["exec", "one", "--", "sh", "-c", fill]);
+        filled.expect_code(0);
+        let used: u64 = world.status("one", "memory").parse().unwrap();
+        assert!((50 << 20..64 << 20).contains(&used), "{used}");
+        assert_eq!(world.status("one", "memory_limit"), "67108864");
         world.cofferdam(&["delete", "one"]).expect_code(0);
         world.expect_clean();
     }

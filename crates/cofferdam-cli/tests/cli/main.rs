@@ -73,6 +73,7 @@ mod living_shells;
 mod living_states;
 mod living_terminal;
 mod living_versions;
+mod living_words;
 mod long_lives;
 mod look;
 mod man;

@@ -188,18 +188,21 @@ async fn doubtful(
 }
 
 /// How many paths differ from `head` or are untracked and not ignored, a directory with nothing tracked in it as one. What is
-/// Cofferdam's own is left out. `scratch`: as for [`look`].
+/// Cofferdam's own is left out, and what is at or below the paths `but`. `scratch`: as for [`look`].
 pub async fn count(
     repo: &Repository,
     head: &Oid,
-    rules: UserRules<'_>,
+    (rules, but): (UserRules<'_>, &[PathBuf]),
     scratch: PathBuf,
     cancel: &CancellationToken,
 ) -> Result<usize, BeforeError> {
     let scratch = Scratch::create(scratch, repo, head, rules)?;
     scratch.copy_index(&repo.git_dir.join("index"))?;
     let changes = status(scratch.command(), Untracked::Directories, &[], cancel).await?;
-    let theirs = |change: &&Change| !change.path.starts_with(own_files::DIRECTORY);
+    let theirs = |change: &&Change| {
+        let is_below = |path: &PathBuf| change.path.starts_with(path);
+        !change.path.starts_with(own_files::DIRECTORY) && !but.iter().any(is_below)
+    };
     Ok(changes.0.iter().filter(theirs).count())
 }
 

@@ -40,12 +40,25 @@ pub fn note(state: &Path, files: &Path, top: &Path, paths: &[PathBuf]) -> Result
 /// Those noted in `state` that lie in `files` as they were noted. What cannot be told is not among them. `files` may be
 /// hostile: nothing outside is looked at.
 pub fn untouched(state: &Path, files: &Path) -> Vec<PathBuf> {
-    let text = fsx::read_bounded(&state.join(NOTE), LIMIT).unwrap_or_default();
-    let noted = text.split(|&byte| byte == 0).filter_map(|one| {
-        let (noted, path) = one.split_at_checked(MARK)?;
-        let path = PathBuf::from(OsString::from_vec(path.to_vec()));
+    let noted = noted(state).into_iter().filter_map(|(noted, path)| {
         let now = mark(files, &path)?;
         (now.as_bytes() == noted).then_some(path)
+    });
+    noted.collect()
+}
+
+/// Those noted in `state`, whatever became of them inside.
+pub fn paths(state: &Path) -> Vec<PathBuf> {
+    noted(state).into_iter().map(|(_, path)| path).collect()
+}
+
+/// With their marks.
+fn noted(state: &Path) -> Vec<(Vec<u8>, PathBuf)> {
+    let text = fsx::read_bounded(&state.join(NOTE), LIMIT).unwrap_or_default();
+    let noted = text.split(|&byte| byte == 0).filter_map(|one| {
+        let (mark, path) = one.split_at_checked(MARK)?;
+        let path = PathBuf::from(OsString::from_vec(path.to_vec()));
+        Some((mark.to_vec(), path))
     });
     noted.collect()
 }

@@ -12,10 +12,10 @@ pub mod engine;
 mod error;
 pub(crate) mod examined;
 pub(crate) mod files;
+mod group_memory;
 mod guest;
 pub mod host;
 mod identity;
-mod killed;
 mod kinds;
 mod limits;
 pub mod native;
@@ -50,6 +50,8 @@ pub use abilities::Abilities;
 pub use ability::Ability;
 pub use error::{ProgramFault, SandboxError};
 pub use examined::{Examined, Held};
+pub use group_memory::GroupMemory;
+pub(crate) use group_memory::killed;
 pub(crate) use guest::{is_up, number};
 pub(crate) use kinds::Layers;
 pub use kinds::{BindMount, BranchStrategy, Contained, CopyStrategy, Isolated, PrivateCopy};
@@ -214,9 +216,9 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
         Err(unable(Ability::Outlive))
     }
 
-    /// How many processes the kernel has killed since the sandbox was started, because its limit of memory, or the machine's memory,
-    /// was used up. Nothing where nobody counts: natively, where it has no limit of memory.
-    fn killed_for_memory(&self) -> Option<u64> {
+    /// All of its memory, files in memory too, as the kernel counts it. Nothing where nobody counts: natively, where it has no limit
+    /// of memory.
+    fn group_memory(&self) -> Option<GroupMemory> {
         None
     }
 

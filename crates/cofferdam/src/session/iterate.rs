@@ -22,7 +22,7 @@ use super::stream::{AgentFailure, Bounds, Invocation};
 use super::wanted::Said;
 use crate::agent::AgentRequest;
 use crate::runs::{Recorder, RunIteration, conversation};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, killed};
 
 /// What the iterations did so far; valid after an error too.
 #[derive(Debug, Default)]
@@ -256,7 +256,7 @@ impl Iterating<'_> {
             cancel: &options.caller.cancel,
             abandon: &options.caller.abandon,
         };
-        let killed = self.sandbox.killed_for_memory();
+        let killed = killed(self.sandbox.group_memory());
         let (seen, result) = invocation.run().await;
         self.tell_killed(killed);
         events.emit(&Event::IterationFinished {
@@ -295,9 +295,9 @@ impl Iterating<'_> {
     }
 
     /// Says how many more processes the kernel has killed for want of memory than those.
-    fn tell_killed(&self, before: Option<u64>) {
-        let all = self.sandbox.killed_for_memory().unwrap_or_default();
-        let processes = all.saturating_sub(before.unwrap_or_default());
+    fn tell_killed(&self, before: u64) {
+        let all = killed(self.sandbox.group_memory());
+        let processes = all.saturating_sub(before);
         if processes > 0 {
             self.events.notice(Notice::KilledForMemory { processes });
         }
@@ -340,7 +340,7 @@ impl Iterating<'_> {
             attendant,
             cancel: &options.caller.cancel,
         };
-        let killed = self.sandbox.killed_for_memory();
+        let killed = killed(self.sandbox.group_memory());
         let ended = attended.run().await;
         self.tell_killed(killed);
         let exit = ended.as_ref().ok().copied();

@@ -2,7 +2,7 @@
 //! no start waits for it.
 
 use std::convert::Infallible;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -46,13 +46,20 @@ enum State {
 }
 
 impl Outside {
-    /// `scratch`: a private directory that is made and removed. No landing may be under way.
-    pub(super) fn begin(caller: &Caller, plan: &Plan, scratch: PathBuf) -> Self {
+    /// `copied`: paths below the top that the sandbox was given. `scratch`: a private directory that is made and removed. No landing
+    /// may be under way.
+    pub(super) fn begin(
+        caller: &Caller,
+        plan: &Plan,
+        copied: Vec<PathBuf>,
+        scratch: PathBuf,
+    ) -> Self {
         let look = Look {
             repo: plan.repository.clone(),
             config: plan.config.clone(),
             caller_home: caller.user_home.clone(),
             cancel: caller.abandon.clone(),
+            copied: copied.iter().map(|path| plain(path)).collect(),
             scratch,
         };
         let index = look.repo.git_dir.join("index").metadata();
@@ -137,6 +144,7 @@ struct Look {
     config: UserConfig,
     caller_home: Option<PathBuf>,
     cancel: CancellationToken,
+    copied: Vec<PathBuf>,
     scratch: PathBuf,
 }
 
@@ -153,9 +161,21 @@ impl Look {
             caller_home: self.caller_home.as_deref(),
         };
         let head = self.repo.resolve("HEAD", &self.cancel).await.ok()??;
-        let count = before::count(&self.repo, &head, rules, self.scratch, &self.cancel);
+        let count = before::count(
+            &self.repo,
+            &head,
+            (rules, &self.copied),
+            self.scratch,
+            &self.cancel,
+        );
         count.await.ok()
     }
+}
+
+/// As git names it.
+fn plain(path: &Path) -> PathBuf {
+    let parts = path.components();
+    parts.filter(|part| *part != Component::CurDir).collect()
 }
 
 /// Says what was found.

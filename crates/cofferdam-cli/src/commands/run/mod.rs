@@ -80,7 +80,7 @@ pub(crate) async fn run_with(
     let mut options = plan::options(arguments, environment)?;
     options.task.resume = resume;
 
-    let narrator = Narrator::new(verbosity, by_default);
+    let narrator = Narrator::new(verbosity, by_default).staying(life.stays());
     let colour = environment.colour;
     let live = Live::start(mode, Stream::Error, narrator, colour.on_stderr())
         .map_err(CliError::Runtime)?;

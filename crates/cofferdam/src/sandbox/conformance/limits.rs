@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::trial::{Trial, finish, ok, start};
 use super::{Failure, Outcome, ensure};
-use crate::sandbox::{Ability, Limits, Sandbox, SandboxError, SandboxSpec};
+use crate::sandbox::{Ability, Limits, Sandbox, SandboxError, SandboxSpec, killed};
 
 pub(super) async fn processes_are_bounded(trial: &Trial<'_>) -> Result<Outcome, Failure> {
     let mut spec = trial.spec()?;
@@ -48,21 +48,27 @@ pub(super) async fn memory_is_bounded(trial: &Trial<'_>) -> Result<Outcome, Fail
     let text = "dd if=/dev/zero of=/dev/null bs=200M count=1 2>/dev/null; echo $?";
     let done = finish(start(&*sandbox, text).await?).await?;
     ensure!(done.out != "0\n", "200 MB fit into 64 MiB");
-    let killed = sandbox.killed_for_memory();
-    ensure!(
-        killed != Some(0),
-        "nobody says that the kernel killed it for that"
-    );
+    if let Some(memory) = sandbox.group_memory() {
+        ensure!(
+            memory.killed != Some(0),
+            "nobody says that the kernel killed it for that"
+        );
+        ensure!(
+            memory.limit == Some(64 << 20),
+            "its limit is told as {:?}",
+            memory.limit
+        );
+    }
     // The control: the same with room.
     let sandbox = trial.any().await?;
     ensure!(
         ok(&*sandbox, text).await? == "0\n",
         "200 MB do not fit without a limit either"
     );
-    let killed = sandbox.killed_for_memory();
+    let memory = sandbox.group_memory();
     ensure!(
-        killed.unwrap_or_default() == 0,
-        "{killed:?} were killed in one without a limit"
+        killed(memory) == 0,
+        "some were killed in one without a limit: {memory:?}"
     );
     Ok(Outcome::Passed)
 }

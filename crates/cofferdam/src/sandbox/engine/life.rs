@@ -17,7 +17,7 @@ use crate::fsx;
 use crate::sandbox::guest::{
     self, Connection, Door, End, GuestSandbox, Process, Provisional, Staying,
 };
-use crate::sandbox::{Ability, Handle, SandboxError, identity, unable};
+use crate::sandbox::{Ability, GroupMemory, Handle, SandboxError, identity, unable};
 
 /// How long an engine may take to be done with a container that has ended, and how often it is asked.
 const GONE: Duration = Duration::from_secs(8);
@@ -80,9 +80,9 @@ impl End for Keeper {
         self.lives_on.then(|| self.process.descriptor().as_fd())
     }
 
-    fn killed_for_memory(&self) -> Option<u64> {
+    fn group_memory(&self) -> Option<GroupMemory> {
         let mut containers = self.whose.containers().iter();
-        containers.find_map(|id| self.process.killed_for_memory(id))
+        containers.find_map(|id| self.process.group_memory(id))
     }
 }
 

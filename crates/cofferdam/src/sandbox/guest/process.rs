@@ -12,7 +12,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 
-use crate::sandbox::{SandboxError, killed};
+use crate::sandbox::{GroupMemory, SandboxError, group_memory};
 
 /// How long a sandbox may take to end when it is asked, and when it is killed.
 pub(in crate::sandbox) const END_LIMIT: Duration = Duration::from_secs(4);
@@ -49,8 +49,8 @@ impl Process {
         &self.0
     }
 
-    /// As [`killed::of_process`].
-    pub(in crate::sandbox) fn killed_for_memory(&self, name: &str) -> Option<u64> {
+    /// As [`group_memory::of_process`].
+    pub(in crate::sandbox) fn group_memory(&self, name: &str) -> Option<GroupMemory> {
         let number = number(self.0.as_fd())?;
         let groups = fs::read_to_string(format!("/proc/{number}/cgroup")).ok()?;
         if self.has_ended() {
@@ -58,7 +58,7 @@ impl Process {
             return None;
         }
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-        killed::of_process(&groups, &mounts, name)
+        group_memory::of_process(&groups, &mounts, name)
     }
 
     fn has_ended(&self) -> bool {

@@ -18,8 +18,8 @@ use super::execution::GuestExecution;
 use super::port;
 use super::streams::{self, Ends, Output};
 use crate::sandbox::{
-    ExecRequest, Execution, Exit, Listed, PortStream, ProgramFault, Sandbox, SandboxError, Status,
-    Stopping, TerminalSize,
+    ExecRequest, Execution, Exit, GroupMemory, Listed, PortStream, ProgramFault, Sandbox,
+    SandboxError, Status, Stopping, TerminalSize,
 };
 use crate::wall::{Registration, Sockets};
 
@@ -46,8 +46,8 @@ pub(in crate::sandbox) trait End: Send + Sync + fmt::Debug {
     /// As [`Sandbox::process`].
     fn process(&self) -> Option<BorrowedFd<'_>>;
 
-    /// As [`Sandbox::killed_for_memory`].
-    fn killed_for_memory(&self) -> Option<u64> {
+    /// As [`Sandbox::group_memory`].
+    fn group_memory(&self) -> Option<GroupMemory> {
         None
     }
 }
@@ -342,8 +342,8 @@ impl Sandbox for GuestSandbox {
         port::connect(&self.connection, port).await
     }
 
-    fn killed_for_memory(&self) -> Option<u64> {
-        self.end.killed_for_memory()
+    fn group_memory(&self) -> Option<GroupMemory> {
+        self.end.group_memory()
     }
 
     fn process(&self) -> Option<BorrowedFd<'_>> {

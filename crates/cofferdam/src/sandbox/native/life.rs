@@ -15,7 +15,7 @@ use super::resident;
 use crate::sandbox::guest::{
     self, Connection, Door, End, GuestSandbox, Process, Provisional, Staying,
 };
-use crate::sandbox::{Ability, Handle, SandboxError, identity, killed, unable};
+use crate::sandbox::{Ability, GroupMemory, Handle, SandboxError, group_memory, identity, unable};
 
 /// The bound of [`close`](crate::sandbox::Sandbox::close) in seconds.
 const CLOSE_LIMIT: u64 = 10;
@@ -86,8 +86,8 @@ impl End for WithMaker {
         None
     }
 
-    fn killed_for_memory(&self) -> Option<u64> {
-        killed::of(self.memory.as_ref()?)
+    fn group_memory(&self) -> Option<GroupMemory> {
+        group_memory::of(self.memory.as_ref()?)
     }
 }
 
@@ -118,8 +118,8 @@ impl End for UntilRemoved {
         Some(self.process.descriptor().as_fd())
     }
 
-    fn killed_for_memory(&self) -> Option<u64> {
-        self.process.killed_for_memory(&self.handle.id.to_string())
+    fn group_memory(&self) -> Option<GroupMemory> {
+        self.process.group_memory(&self.handle.id.to_string())
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Found {
     pub unshown: Option<Unshown>,
     /// It has no package, so that this one file is shown and nothing that lies beside it.
     pub alone: Option<PathBuf>,
+    /// Every sandbox shows it, not only one that is made for it: its entry of `PATH` is the system's, or one of a known tool.
+    pub for_all: bool,
 }
 
 impl Found {
@@ -56,6 +58,7 @@ impl Found {
             path,
             unshown,
             alone,
+            for_all: false,
         }
     }
 }

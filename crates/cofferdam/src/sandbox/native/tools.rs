@@ -158,8 +158,12 @@ pub(super) struct Offered {
 
 /// Where the caller has a program, and whether a sandbox shows it. `None`: their `PATH` has no such program.
 pub fn locate(program: &HostProgram, host: &Host<'_>) -> Option<Found> {
-    let (mut offered, _) = by_the_list(host);
-    Gathering::new(host, &mut offered.mounts).program(program)
+    let (mut offered, known) = by_the_list(host);
+    let mut found = Gathering::new(host, &mut offered.mounts).program(program)?;
+    found.for_all = known
+        .iter()
+        .any(|entry| program::is_program(&entry.join(&program.name)));
+    Some(found)
 }
 
 /// Whether no sandbox can have a program of that name: neither the caller's `PATH` has one nor the system, and an

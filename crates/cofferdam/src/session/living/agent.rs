@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{Collection, Session, SessionError, discover};
 use crate::fsx::lock;
-use crate::git::{DiffStyle, Identity, UserRules, identity};
+use crate::git::{DiffStyle, Identity, UserRules, copied, identity};
 use crate::registry::{self, Reach, Setup, Strategy};
 use crate::runs::Recorder;
 use crate::sandbox::{Contained, SandboxError};
@@ -110,7 +110,8 @@ impl Session {
         // The files of one that was there before are as old as it is.
         let mut outside = (self.why_mode != ModeReason::Made).then(|| {
             let scratch = self.directory().join("scratch-outside");
-            Outside::begin(&self.caller, &plan, scratch)
+            let copied = copied::paths(&self.directory());
+            Outside::begin(&self.caller, &plan, copied, scratch)
         });
         let mut work = Work::default();
         let mut refusals = Refusals::since_now(&self.caller.home, self.record().id);

@@ -15,6 +15,8 @@ use crate::session::manage::{ManageError, at_risk};
 use crate::session::options::Caller;
 
 const LOOKED: Duration = Duration::from_secs(5);
+/// Bytes of memory that a look leaves to a git.
+const ROOM: u64 = 32 << 20;
 /// Prints something else than [`NONE`] where there is any, and nothing where git did not come to its end. The sandbox's own git answers, as
 /// it was told to: who acts on it looks by [`super::rest`], for which its programs stand still.
 const LOOK: &str = "command -v git >/dev/null && {
@@ -22,7 +24,7 @@ const LOOK: &str = "command -v git >/dev/null && {
 /// No line of git's begins so.
 const NONE: &[u8] = b"done\n";
 
-/// `None`: nobody can tell now, as of one that is paused. Its programs go on. Bounded: 5 s.
+/// `None`: nobody can tell now, as of one that is paused, or whose memory is nearly used up. Its programs go on. Bounded: 5 s.
 pub async fn changes(
     caller: &Caller,
     named: &Named,
@@ -61,6 +63,14 @@ async fn in_its_files(
                 return None;
             }
             let session = Session::open(caller, named.clone(), provider).await.ok()?;
+            // Its git might be what has something inside killed.
+            let memory = session.sandbox().group_memory();
+            if memory
+                .and_then(|memory| memory.left())
+                .is_some_and(|left| left < ROOM)
+            {
+                return None;
+            }
             let files = named.record.workspace(&caller.home);
             let which = copied::but_untouched(&state, &files);
             let environment = BTreeMap::new();

@@ -80,7 +80,11 @@ pub(in crate::session) async fn ask_with_memory(
     match opened(provider, handle).await? {
         Some(sandbox) => {
             let condition = condition_of(sandbox.as_ref()).await?;
-            Ok((condition, sandbox.memory().await.ok()))
+            let memory = match sandbox.group_memory() {
+                Some(all) => Some(all.used),
+                None => sandbox.memory().await.ok(),
+            };
+            Ok((condition, memory))
         }
         None => Ok((Condition::Stopped, None)),
     }

@@ -61,7 +61,9 @@ use crate::git::discovery::Start;
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug};
 use crate::registry::{self, DevSandbox, Entry, Lifetime, Phase, Record, Setup, belongs};
-use crate::sandbox::{self, Abilities, Ability, BindMountProvider, Handle, Sandbox, SandboxError};
+use crate::sandbox::{
+    self, Abilities, Ability, BindMountProvider, Handle, Sandbox, SandboxError, killed,
+};
 use crate::wall::supervisor::SupervisorError;
 
 /// A living sandbox, as one process has it open. Dropping it leaves the sandbox alive.
@@ -114,7 +116,7 @@ pub struct Session {
     caller: Caller,
     named: Named,
     sandbox: Arc<dyn Sandbox>,
-    /// As [`Sandbox::killed_for_memory`], when the session began.
+    /// Of [`Sandbox::group_memory`], those killed when the session began.
     killed_before: u64,
     /// Of its provider.
     abilities: Abilities,
@@ -273,7 +275,7 @@ impl Session {
         let session = Self {
             caller: caller.clone(),
             named,
-            killed_before: sandbox.killed_for_memory().unwrap_or_default(),
+            killed_before: killed(sandbox.group_memory()),
             sandbox,
             abilities: provider.abilities(),
             why_mode: ModeReason::Made,
@@ -304,10 +306,9 @@ impl Session {
         sandbox::number(self.sandbox.process()?)
     }
 
-    /// Of [`Sandbox::killed_for_memory`], those since this session began.
+    /// Of [`Sandbox::group_memory`], those killed since this session began.
     pub fn killed_for_memory(&self) -> u64 {
-        let all = self.sandbox.killed_for_memory().unwrap_or_default();
-        all.saturating_sub(self.killed_before)
+        killed(self.sandbox.group_memory()).saturating_sub(self.killed_before)
     }
 
     /// The sandbox itself, for what its provider's trait offers.

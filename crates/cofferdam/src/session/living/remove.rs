@@ -7,12 +7,13 @@ use std::time::Duration;
 use super::collect::{Collection, bring_up, gather, holds_uncommitted};
 use super::detached::left_running;
 use super::life::{halt, turn};
+use super::rest::gather_rest;
 use super::stop::turn_to_end;
 use super::{Named, Session, SessionError};
 use crate::git::land::Landing;
 use crate::registry::{Lifetime, Owned};
 use crate::sandbox::{BindMountProvider, Listed, SandboxError};
-use crate::session::collect::Reaches;
+use crate::session::collect::{Reaches, Rest};
 use crate::session::manage::{self, ManageError, Recovered, SandboxRef, at_risk};
 use crate::session::options::Caller;
 use crate::text::printable_line;
@@ -151,7 +152,10 @@ async fn look(
     if let Some(risk) = found.await.map_err(Box::new)? {
         return Err(Box::new(risk).into());
     }
-    if turn.record.mode.owns_files() && holds_uncommitted(caller, named, turn).await {
+    if turn.record.mode.owns_files()
+        && holds_uncommitted(caller, named, turn).await
+        && !is_applied(caller, named, turn).await?
+    {
         let risk = ManageError::UncommittedWork {
             name: turn.record.name.to_string(),
             path: turn.record.workspace(&caller.home),
@@ -160,4 +164,22 @@ async fn look(
         return Err(Box::new(risk).into());
     }
     Ok(collection)
+}
+
+/// Whether all that is in no commit is in the user's working tree, by `apply`, and nothing was changed inside since. That is noted
+/// for who takes the sandbox away.
+async fn is_applied(caller: &Caller, named: &Named, turn: &Owned) -> Result<bool, SessionError> {
+    if !manage::has_rest(turn.directory()) {
+        return Ok(false);
+    }
+    let is = match gather_rest(caller, named, turn).await? {
+        Rest::Commit { commit, unread: 0 } => manage::is_rest(turn.directory(), &commit),
+        _ => false,
+    };
+    if is {
+        manage::ended_with_rest(turn.directory())
+            .map_err(ManageError::from)
+            .map_err(Box::new)?;
+    }
+    Ok(is)
 }

@@ -63,7 +63,11 @@ pub async fn rest(
 }
 
 /// Nothing of the sandbox runs meanwhile.
-async fn gather_rest(caller: &Caller, named: &Named, turn: &Owned) -> Result<Rest, SessionError> {
+pub(super) async fn gather_rest(
+    caller: &Caller,
+    named: &Named,
+    turn: &Owned,
+) -> Result<Rest, SessionError> {
     let author = Identity::fallback();
     let events = Emitter::silent();
     let collector = collector(caller, named, &author, &events);

@@ -40,8 +40,8 @@ pub async fn apply(
 ) -> Result<Application, ManageError> {
     let (repo, owned) = open(target, said).await?;
     let record = &owned.record;
-    let (work, beside) = if let Some(rest) = rest {
-        (rest, 0)
+    let (work, beside) = if let Some(rest) = &rest {
+        (rest.clone(), 0)
     } else {
         let tips = target.tips(&repo, record, false).await?;
         let beside = tips.len().saturating_sub(1);
@@ -69,8 +69,14 @@ pub async fn apply(
     }
     // What is there already may be there in part: an earlier one has noted whether it was all.
     let came = matches!(applied, Applied::Done { .. });
-    if came && whole && beside == 0 && !record.lives_on() {
-        taken_out::note(owned.directory(), Destination::WorkingTree)?;
+    match &rest {
+        Some(rest) if came && whole && record.lives_on() => {
+            taken_out::note_rest(owned.directory(), rest)?;
+        }
+        _ if came && whole && beside == 0 && !record.lives_on() => {
+            taken_out::note(owned.directory(), Destination::WorkingTree)?;
+        }
+        _ => {}
     }
     let diffstat = match &applied {
         Applied::Done { from, to } => repo.diff(from, to, DiffStyle::Stat, cancel).await?,

@@ -130,7 +130,8 @@ pub struct Summary {
     /// The directory that its agent works in, or worked in; `None` where that is gone. Of a dev sandbox on a branch the one inside.
     #[serde(serialize_with = "crate::path_json::optional")]
     pub workdir: Option<PathBuf>,
-    /// Bytes that its programs have for themselves ([`ask`]); nothing where none run, or that cannot be told.
+    /// Bytes that it has in memory ([`ask`]): where its memory has a limit or it is in a container with those of files there
+    /// (`/tmp`), else what its programs have for themselves. Nothing where none run, or that cannot be told.
     pub memory: Option<u64>,
     /// What it has that outlives it.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use crate::fsx::{self, FileError};
+use crate::git::Oid;
 use crate::registry::Record;
 use crate::session::collect;
 
@@ -11,6 +12,8 @@ use crate::session::collect;
 const IN_WORKTREE: &str = "worktree-whole";
 /// The user's working tree had all of it, and still may give it back.
 const APPLIED: &str = "applied-whole";
+/// The same of one that lives on, which may change its files again: the commit of what it had then.
+const APPLIED_REST: &str = "applied-rest";
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Destination {
@@ -34,7 +37,31 @@ pub(super) fn note(directory: &Path, to: Destination) -> Result<(), FileError> {
 
 /// It is no longer in that place.
 pub(super) fn forget(directory: &Path, to: Destination) -> Result<(), FileError> {
+    if matches!(to, Destination::WorkingTree) {
+        fsx::remove_file_if_exists(&directory.join(APPLIED_REST))?;
+    }
     fsx::remove_file_if_exists(&directory.join(to.file()))
+}
+
+/// Notes that all of `rest`, the commit of what a sandbox that lives on has in no commit, is in the user's working tree.
+pub(super) fn note_rest(directory: &Path, rest: &Oid) -> Result<(), FileError> {
+    fsx::write_private(&directory.join(APPLIED_REST), rest.as_str().as_bytes())
+}
+
+/// Whether such a note is there.
+pub(in crate::session) fn has_rest(directory: &Path) -> bool {
+    directory.join(APPLIED_REST).symlink_metadata().is_ok()
+}
+
+/// Whether it is of this commit: the same work is the same commit.
+pub(in crate::session) fn is_rest(directory: &Path, rest: &Oid) -> bool {
+    let noted = std::fs::read(directory.join(APPLIED_REST));
+    noted.is_ok_and(|noted| noted == rest.as_str().as_bytes())
+}
+
+/// Notes that a sandbox which ends now has left nothing that is not in the user's working tree.
+pub(in crate::session) fn ended_with_rest(directory: &Path) -> Result<(), FileError> {
+    note(directory, Destination::WorkingTree)
 }
 
 /// Who works in the sandbox's own files again leaves something anew.

@@ -1,0 +1,248 @@
+//! What commands on sandboxes that stay say, where somebody who is new to them would be led astray.
+
+use cofferdam_lab::skip;
+
+use crate::environment::TestEnvironment;
+use crate::lives::Lives;
+
+fn status(lives: &Lives, field: &str) -> serde_json::Value {
+    let done = lives.cofferdam(&["status", "--json", "box"]).expect_code(0);
+    let mut told: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    told[field].take()
+}
+
+/// What somebody named to be in the sandbox did not stay outside of it.
+#[test]
+fn a_copied_file_has_not_stayed_outside() {
+    let environment = TestEnvironment::with_repository();
+    environment.write("given.txt", "x\n");
+    for copy in ["given.txt", "./given.txt"] {
+        let ran = environment
+            .run(&["--copy", copy], "cat given.txt")
+            .expect_code(0);
+        assert!(!ran.stderr.contains("outside"), "{ran}");
+    }
+    environment.write("other.txt", "x\n");
+    let ran = environment.run(&["--copy", "given.txt"], "sleep 2");
+    let ran = ran.expect_code(0);
+    assert!(ran.stderr.contains("1 uncommitted change"), "{ran}");
+    let options = ["--keep", "--name", "box", "--copy", "given.txt"];
+    let ran = environment.run(&options, "sleep 2").expect_code(0);
+    assert!(ran.stderr.contains("1 uncommitted change"), "{ran}");
+    environment.cofferdam(&["delete", "box"]).expect_code(0);
+}
+
+/// What is in the user's working tree is nowhere lost with the sandbox; what was changed inside since is.
+#[test]
+fn what_was_applied_is_not_lost_with_its_sandbox() {
+    for mode in ["layer", "copy"] {
+        let lives = Lives::with("box", &["--network", "none", "--mode", mode]);
+        let delete = |code: i32| {
+            let done = lives.cofferdam(&["delete", "box"]).expect_code(code);
+            assert_eq!(
+                done.stderr.contains("uncommitted"),
+                code != 0,
+                "{mode}: {done}"
+            );
+        };
+        lives.exec("box", "echo one > new.txt").expect_code(0);
+        delete(1);
+        lives.cofferdam(&["apply", "box"]).expect_code(0);
+        assert_eq!(lives.read("new.txt"), "one\n");
+        lives.exec("box", "echo two >> new.txt").expect_code(0);
+        delete(1);
+        lives.exec("box", "echo one > new.txt").expect_code(0);
+        // Taken back it is inside alone.
+        lives.cofferdam(&["apply", "--undo", "box"]).expect_code(0);
+        delete(1);
+        lives.cofferdam(&["apply", "box"]).expect_code(0);
+        lives.git(&["add", "-A"]);
+        lives.git(&["commit", "-q", "-m", "taken"]);
+        delete(0);
+        assert_eq!(lives.listed("box"), None, "{mode}");
+        assert_eq!(lives.read("new.txt"), "one\n");
+        lives.expect_clean();
+    }
+}
+
+/// A branch has a slash, and is no path for that.
+#[test]
+fn the_branch_of_a_sandbox_is_no_path() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    for command in [
+        &["status", "cofferdam/box"][..],
+        &["exec", "cofferdam/box", "--", "true"],
+        &["collect", "cofferdam/box"],
+        &["pause", "cofferdam/box"],
+        &["logs", "cofferdam/box"],
+    ] {
+        let done = lives.cofferdam(command);
+        assert!(!done.status.success(), "{command:?}: {done}");
+        let told = "the sandbox on that branch is `box`";
+        assert!(done.stderr.contains(told), "{command:?}: {done}");
+    }
+    let done = lives
+        .cofferdam(&["status", "cofferdam/none"])
+        .expect_code(1);
+    assert!(done.stderr.contains("cofferdam list"), "{done}");
+}
+
+/// One by one, by the id that `exec --detach` printed.
+#[test]
+fn a_program_that_was_left_running_is_ended_by_its_id() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let leave = |script: &str| {
+        let words = ["exec", "--detach", "box", "--", "sh", "-c", script];
+        let done = lives.cofferdam(&words).expect_code(0);
+        done.stdout.trim_end().to_owned()
+    };
+    let running = || status(&lives, "programs").as_array().unwrap().len();
+    let heard = leave("trap 'echo heard; exit 3' TERM; echo ready; while :; do sleep 0.1; done");
+    let deaf = leave("trap '' TERM; echo ready; while :; do sleep 0.1; done");
+    let wait = |id: &str, until: &str| {
+        let began = std::time::Instant::now();
+        while !lives.cofferdam(&["logs", "box", id]).stdout.contains(until) {
+            assert!(began.elapsed().as_secs() < 60, "{id} says no {until}");
+        }
+    };
+    wait(&heard, "ready");
+    wait(&deaf, "ready");
+    // One that nobody knows: none is ended.
+    for unknown in ["9.9", "nonsense"] {
+        let done = lives
+            .cofferdam(&["kill", "box", &heard, unknown])
+            .expect_code(1);
+        assert!(done.stderr.contains("cofferdam logs box --list"), "{done}");
+    }
+    assert_eq!(running(), 2);
+    let done = lives
+        .cofferdam(&["kill", "box", &heard, &deaf])
+        .expect_code(0);
+    assert!(
+        done.stderr.contains(&format!("asked to end: {heard}\n")),
+        "{done}"
+    );
+    assert!(done.stderr.contains("cofferdam status box"), "{done}");
+    wait(&heard, "heard");
+    lives
+        .cofferdam(&["logs", "--follow", "box", &heard])
+        .expect_code(0);
+    assert_eq!(running(), 1);
+    let done = lives.cofferdam(&["kill", "--force", "box", &heard, &deaf]);
+    let want = format!("{heard} had ended before\nkilled: {deaf}\n");
+    assert_eq!(done.expect_code(0).stderr, want);
+    lives
+        .cofferdam(&["logs", "--follow", "box", &deaf])
+        .expect_code(0);
+    let listed = lives.cofferdam(&["logs", "--list", "box"]).expect_code(0);
+    let has = |id: &str, how: &str| {
+        let mut lines = listed.stdout.lines();
+        lines.any(|line| line.starts_with(id) && line.contains(how))
+    };
+    assert!(has(&heard, "exit 3") && has(&deaf, "signal 9"), "{listed}");
+    let last = leave("sleep 1000");
+    lives.cofferdam(&["pause", "box"]).expect_code(0);
+    let done = lives.cofferdam(&["kill", "box", &last]).expect_code(1);
+    assert!(done.stderr.contains("cofferdam resume box"), "{done}");
+    lives.cofferdam(&["resume", "box"]).expect_code(0);
+    assert_eq!(running(), 1);
+    lives.cofferdam(&["stop", "box"]).expect_code(0);
+    let done = lives.cofferdam(&["kill", "box", &last]).expect_code(1);
+    assert!(done.stderr.contains("cofferdam start box"), "{done}");
+}
+
+/// Commits of a sandbox that stays wait for `merge`, and the first line says no other thing.
+#[test]
+fn who_merges_what_an_agent_does_in_one_that_stays() {
+    let lives = Lives::new();
+    let script = crate::environment::commit_script(&["a"]);
+    let head = lives.git(&["rev-parse", "HEAD"]);
+    let told = "and `cofferdam merge box` brings its commits to main";
+    let ran = lives
+        .run(&["--keep", "--name", "box"], &script)
+        .expect_code(0);
+    assert!(ran.stderr.contains(told), "{ran}");
+    let again = crate::environment::commit_script(&["b"]);
+    let again = lives.cofferdam(&["run", "--in", "box", "--", "sh", "-c", &again]);
+    let again = again.expect_code(0);
+    assert!(again.stderr.contains(told), "{again}");
+    assert_eq!(lives.git(&["rev-parse", "HEAD"]), head);
+    lives.cofferdam(&["merge", "box"]).expect_code(0);
+    assert_ne!(lives.git(&["rev-parse", "HEAD"]), head);
+}
+
+/// A program of a directory that no sandbox shows is not there after the next start either.
+#[test]
+fn a_hint_does_not_go_in_a_circle() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let places = [("mine", false), (".local/bin", true)];
+    for (place, helps) in places {
+        let directory = lives.home().join(place);
+        std::fs::create_dir_all(&directory).unwrap();
+        cofferdam::fsx::write_with_mode(
+            &directory.join("my-tool"),
+            b"#!/bin/sh\necho mine\n",
+            0o755,
+        )
+        .unwrap();
+        let cofferdam = |words: &[&str]| {
+            let mut command = lives.command(words);
+            let path = std::env::var("PATH").unwrap();
+            command.env("PATH", format!("{}:{path}", directory.display()));
+            let child = command
+                .stdout(std::process::Stdio::piped())
+                .stderr(std::process::Stdio::piped());
+            crate::environment::finish(child.spawn().unwrap())
+        };
+        let exec = ["exec", "box", "--", "my-tool"];
+        let refused = cofferdam(&exec).expect_code(127);
+        assert_eq!(
+            refused.stderr.contains("put it into one of those"),
+            !helps,
+            "{refused}"
+        );
+        assert!(
+            refused
+                .stderr
+                .contains("`cofferdam stop box && cofferdam start box`"),
+            "{refused}"
+        );
+        cofferdam(&["stop", "box"]).expect_code(0);
+        cofferdam(&["start", "box"]).expect_code(0);
+        let done = cofferdam(&exec);
+        assert_eq!(done.status.success(), helps, "{place}: {done}");
+    }
+}
+
+/// What is full of files in memory says so to who asks, and nothing inside is started for an answer and killed.
+#[test]
+fn one_whose_memory_is_nearly_used_up_is_only_looked_at() {
+    let lives = Lives::new();
+    let words = ["create", "box", "--network", "none", "--memory", "96m"];
+    let made = lives.cofferdam(&words);
+    if !made.status.success() {
+        assert!(made.stderr.starts_with("error: "), "{made}");
+        return skip!("limits of memory: {}", made.stderr.trim_end());
+    }
+    lives.exec("box", "echo x > new.txt").expect_code(0);
+    assert_eq!(status(&lives, "changes"), true);
+    assert_eq!(status(&lives, "memory_limit"), 96 << 20);
+    let before = status(&lives, "memory").as_u64().unwrap();
+    lives
+        .exec("box", "head -c 70M /dev/zero > /tmp/full")
+        .expect_code(0);
+    let used = status(&lives, "memory").as_u64().unwrap();
+    assert!(
+        used >= before + (65 << 20) && used < 96 << 20,
+        "{before}, {used}"
+    );
+    let listed = lives.listed("box").unwrap();
+    assert!(listed["memory"].as_u64().unwrap() >= 65 << 20, "{listed}");
+    let shown = lives.cofferdam(&["status", "box"]).expect_code(0);
+    assert!(shown.stdout.contains(" of 100.6 MB"), "{shown}");
+    assert_eq!(status(&lives, "changes"), serde_json::Value::Null);
+    assert_eq!(status(&lives, "killed_for_memory"), 0);
+    // Once there is room it is looked at again.
+    lives.exec("box", "rm /tmp/full").expect_code(0);
+    assert_eq!(status(&lives, "changes"), true);
+}
