@@ -303,7 +303,13 @@ pub(super) async fn refresh(
         Purpose::Merge => living::collect(&caller, named, &provider).await?,
     };
     let colour = environment.colour.on_stderr();
-    if !collection.commits.is_empty() || matches!(collection.landing, Landing::Refused { .. }) {
+    let landing = &collection.landing;
+    // Whether it lands after all is what `merge` says of it.
+    let told_later = purpose == Purpose::Merge
+        && matches!(landing, Landing::Kept { .. })
+        && !landing.is_to_be_looked_at();
+    let tells = !collection.commits.is_empty() || matches!(landing, Landing::Refused { .. });
+    if tells && !told_later {
         let text = summary::merged(&collection.landing, &collection.commits, colour);
         output::note(&text);
     }

@@ -205,9 +205,11 @@ fn a_sandbox_that_stays_as_readme_has_it() {
             }
             "exec" if line.contains(" --detach ") => {
                 let id = done.stdout.trim();
-                assert!(id.starts_with("1.") && !id.contains('\n'), "{done}");
+                assert_eq!(id, "1.3", "{done}");
             }
             "exec" => assert_eq!(done.stdout, "making test\nmade test\n"),
+            // What `logs` waited for has ended.
+            "kill" => assert_eq!(done.stderr.lines().next(), Some("1.3 had ended before")),
             "logs" => assert_eq!(done.stdout, "making watch\nmade watch\n"),
             "run" => said("landed: 1 commit on cofferdam/fix,"),
             "status" => said("\nstate:   active\nbranch:  cofferdam/fix\n"),
@@ -230,7 +232,7 @@ fn a_sandbox_that_stays_as_readme_has_it() {
             other => panic!("nobody knows what `{other}` is to do: {line}"),
         }
     }
-    let all = "create shell exec exec logs run claude status diff merge pause stop delete";
+    let all = "create shell exec exec logs kill run claude status diff merge pause stop delete";
     assert_eq!(verbs.join(" "), all);
     lives.expect_clean();
 }
