@@ -125,8 +125,8 @@ try_mutants() {
     while line=$(next_of "$work/patches"); do mutant "$line"; done
 }
 
-# The files that have a function of this name.
-files_with() { awk -F'\t' -v name="$1" '$2 == name { print $1 }' "$work/functions"; }
+# The files that have a function whose name begins so: a test is named by the beginning of its name.
+files_with() { awk -F'\t' -v name="$1" 'index($2, name) == 1 { print $1 }' "$work/functions"; }
 
 # What the verdict of the mutant $1 hangs on: its patch, the files that it changes, and those that have its tests.
 fingerprint() {

@@ -31,8 +31,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     (
         "session",
         &[
-            "prompt", "agent", "config", "git", "registry", "wall", "sandbox", "sync", "volumes",
-            "runs",
+            "agent", "config", "git", "registry", "wall", "sandbox", "sync", "volumes", "runs",
         ],
     ),
     (
@@ -389,6 +388,21 @@ fn what_goes_round_is_found() {
     ];
     assert!(found(&three).is_some());
     assert!(found(&three[..5]).is_none());
+    // Given on under a path that is not the file's own.
+    for given in [
+        "pub use self::two::Two;",
+        "pub use super::git::two::Two;",
+        "pub use crate::git::two::Two;",
+    ] {
+        let declared = format!("mod one;\nmod two;\n{given}");
+        let files = [
+            all,
+            ("git/mod.rs", declared.as_str()),
+            ("git/one.rs", "use crate::git::Two;"),
+            two,
+        ];
+        assert!(found(&files).is_some(), "{given}");
+    }
     // Through one that declares others, unless those are its own.
     let two_folders = ("lib.rs", "mod git;\nmod wall;");
     let git = (
@@ -496,17 +510,20 @@ fn resolve(files: &Files, path: &[String], depth: u32) -> Option<String> {
         }) else {
             return (!TOPS.contains(&&*declaring)).then_some(declaring);
         };
-        if depth == 0 || ["crate", "super", "self", "std"].contains(&given[0].as_str()) {
+        if depth == 0 || given[0] == "std" {
             return None;
         }
-        let folder = at
-            .split('/')
-            .filter(|part| !part.is_empty())
-            .map(str::to_owned);
-        let full: Vec<String> = folder
-            .chain(given)
-            .chain(path[index + 1..].iter().cloned())
-            .collect();
+        let folder = at.split('/').filter(|part| !part.is_empty());
+        let mut folder: Vec<String> = folder.map(str::to_owned).collect();
+        let ups = given.iter().take_while(|part| *part == "super").count();
+        match given[0].as_str() {
+            "crate" => folder.clear(),
+            _ => folder.truncate(folder.len().saturating_sub(ups)),
+        }
+        let is_way = |part: &String| ["crate", "self", "super"].contains(&part.as_str());
+        let given = given.into_iter().skip_while(is_way);
+        let rest = path[index + 1..].iter().cloned();
+        let full: Vec<String> = folder.into_iter().chain(given).chain(rest).collect();
         return resolve(files, &full, depth - 1);
     }
     [format!("{at}.rs"), format!("{at}/mod.rs")]

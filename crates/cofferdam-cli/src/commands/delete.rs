@@ -180,7 +180,13 @@ async fn end(
         lives::end(&caller, &named, &provider).await?;
         return Ok(Some(programs));
     }
-    let end = async |caller: &Caller| lives::end_if_safe(caller, &named, &provider).await;
+    let end = async |caller: &Caller| {
+        if options.purge {
+            lives::end_for_good(caller, &named, &provider).await
+        } else {
+            lives::end_if_safe(caller, &named, &provider).await
+        }
+    };
     match living::shown(&caller, environment, end).await? {
         // Nothing is to be kept of what cannot be read.
         Err(SessionError::Collect { .. }) if options.purge => {

@@ -348,7 +348,18 @@ pub(super) async fn rest(
     };
     match rest {
         Rest::Nothing => Ok(Uncommitted::Nothing),
-        Rest::Commit { commit, unread } => {
+        Rest::Commit {
+            commit,
+            unread,
+            more,
+        } => {
+            if more {
+                output::note(&format!(
+                    "note: what is staged there otherwise than its files are, or a merge that is not done, stays inside: `cofferdam shell \
+                     {}`\n",
+                    shell_word(name)
+                ));
+            }
             if unread > 0 {
                 let paths = human::plural(unread as usize, "path");
                 let stay = if unread == 1 { "stays" } else { "stay" };
@@ -359,7 +370,7 @@ pub(super) async fn rest(
             }
             Ok(Uncommitted::Commit {
                 rest: commit,
-                whole: unread == 0,
+                whole: unread == 0 && !more,
             })
         }
         Rest::Worktree(path) => Ok(Uncommitted::Worktree(path)),

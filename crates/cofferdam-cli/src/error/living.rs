@@ -145,7 +145,21 @@ fn not_home(name: &str, source: &CollectError) -> String {
             "bring it back with `cp {}/* \"$(git rev-parse --git-path objects/pack)\"`, then `cofferdam collect {name}`",
             shell_word(history)
         ),
-        _ => format!(
+        CollectError::Registry(_)
+        | CollectError::File(_)
+        | CollectError::Git(_)
+        | CollectError::Worktree(_)
+        | CollectError::PrivateRefs(_)
+        | CollectError::Gate(_)
+        | CollectError::Land(_)
+        | CollectError::Refs(_)
+        | CollectError::Changes(_)
+        | CollectError::Jail(_)
+        | CollectError::Pack { .. }
+        | CollectError::Inside(_)
+        | CollectError::Foreign(_)
+        | CollectError::TimedOut(_)
+        | CollectError::Cancelled => format!(
             "nothing is lost, and the sandbox stays; try again with `cofferdam collect {name}`"
         ),
     }

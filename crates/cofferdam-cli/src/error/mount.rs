@@ -62,7 +62,19 @@ pub(super) fn of_one_that_is(name: &str, error: &ExtraMountError) -> String {
         ExtraMountError::Slow { .. }
         | ExtraMountError::Unreachable { .. }
         | ExtraMountError::File(_) => "see to it that it can be read".to_owned(),
-        _ => "remove or change there what is in the way".to_owned(),
+        ExtraMountError::Words { .. }
+        | ExtraMountError::Count { .. }
+        | ExtraMountError::NoMounts { .. }
+        | ExtraMountError::Target { .. }
+        | ExtraMountError::Collision { .. }
+        | ExtraMountError::Kind { .. }
+        | ExtraMountError::Refused { .. }
+        | ExtraMountError::ReadOnly { .. }
+        | ExtraMountError::Agents { .. }
+        | ExtraMountError::Large { .. }
+        | ExtraMountError::MountedBelow { .. }
+        | ExtraMountError::Scattered { .. }
+        | ExtraMountError::Cancelled => "remove or change there what is in the way".to_owned(),
     };
     format!(
         "{mend}; then `cofferdam start {name}`. Without a start, `cofferdam collect {name}` brings home what is committed in it, \

@@ -65,6 +65,170 @@ fn what_was_applied_is_not_lost_with_its_sandbox() {
     }
 }
 
+/// Nor is what is staged otherwise than the files are, or what nothing will be kept of.
+#[test]
+fn what_was_applied_in_part_is_lost_with_its_sandbox() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let delete = |options: &[&str], code: i32| {
+        let words = [&["delete"][..], options, &["box"]].concat();
+        let done = lives.cofferdam(&words).expect_code(code);
+        assert_eq!(done.stderr.contains("uncommitted"), code != 0, "{done}");
+    };
+    let staged = "echo staged > new.txt && git add new.txt && echo later > new.txt";
+    lives.exec("box", staged).expect_code(0);
+    let applied = lives.cofferdam(&["apply", "box"]).expect_code(0);
+    assert!(applied.stderr.contains("staged"), "{applied}");
+    assert_eq!(lives.read("new.txt"), "later\n");
+    delete(&[], 1);
+    // As the files are it is in them.
+    lives.cofferdam(&["apply", "--undo", "box"]).expect_code(0);
+    lives
+        .exec("box", "git add new.txt; echo x > other.txt")
+        .expect_code(0);
+    let applied = lives.cofferdam(&["apply", "box"]).expect_code(0);
+    assert!(!applied.stderr.contains("staged"), "{applied}");
+    delete(&["--purge"], 1);
+    // A merge that is not done is in no commit and in no file.
+    lives
+        .exec("box", "git rev-parse HEAD > .git/MERGE_HEAD")
+        .expect_code(0);
+    delete(&[], 1);
+    lives.exec("box", "rm .git/MERGE_HEAD").expect_code(0);
+    delete(&[], 0);
+    lives.expect_clean();
+}
+
+/// A pipe of that name would be waited for.
+#[test]
+fn no_pipe_holds_up_who_looks_at_what_is_uncommitted() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    lives
+        .exec("box", "mkfifo .mailmap; echo x > new.txt")
+        .expect_code(0);
+    let began = std::time::Instant::now();
+    let shown = lives
+        .cofferdam(&["diff", "--uncommitted", "box"])
+        .expect_code(0);
+    assert!(shown.stdout.contains("+x"), "{shown}");
+    assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
+    lives
+        .cofferdam(&["delete", "--force", "box"])
+        .expect_code(0);
+}
+
+/// Who only looks while it is being started looks at one that runs then, and ends nothing.
+#[test]
+fn nobody_who_looks_ends_one_that_was_just_started() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    lives.exec("box", "echo x > new.txt").expect_code(0);
+    let begin = |words: &[&str]| {
+        let mut command = lives.command(words);
+        let child = command.stdout(std::process::Stdio::piped());
+        child.stderr(std::process::Stdio::piped()).spawn().unwrap()
+    };
+    for look in [
+        &["status", "box"][..],
+        &["diff", "box"],
+        &["diff", "--uncommitted", "box"],
+        &["collect", "box"],
+        &["merge", "box"],
+        &["status", "box"],
+    ] {
+        lives.cofferdam(&["stop", "box"]).expect_code(0);
+        let starting = begin(&["start", "box"]);
+        let looks: Vec<_> = (0..4).map(|_| begin(look)).collect();
+        crate::environment::finish(starting).expect_code(0);
+        for look in looks {
+            crate::environment::finish(look);
+        }
+        assert_eq!(lives.state("box"), "active", "{look:?}");
+    }
+    lives
+        .cofferdam(&["delete", "--force", "box"])
+        .expect_code(0);
+}
+
+/// Between two starts of its agent no program runs inside, and somebody works there all the same.
+#[test]
+fn an_agent_that_waits_for_its_next_start_is_at_work() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let lock = lives.home().join(".cofferdam/state");
+    let lock = lock
+        .join(lives.listed("box").unwrap()["id"].as_str().unwrap())
+        .join("agent");
+    let held = std::fs::File::create(lock).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let done = lives.cofferdam(&["delete", "box"]).expect_code(1);
+    assert!(done.stderr.contains("an agent at work"), "{done}");
+    assert!(
+        done.stderr.contains("cofferdam delete --force box"),
+        "{done}"
+    );
+    assert_eq!(lives.state("box"), "active");
+    drop(held);
+    lives.cofferdam(&["delete", "box"]).expect_code(0);
+}
+
+/// Both are told where an agent failed and its commits do not come home.
+#[test]
+fn an_agent_that_failed_does_not_hide_that_nothing_came_home() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    // What git needs to read its own repository inside is gone.
+    let script = "rm -rf .git/objects .git/HEAD .git/refs; exit 3";
+    let ran = lives.cofferdam(&["run", "--in", "box", "--", "sh", "-c", script]);
+    let ran = ran.expect_code(1);
+    assert!(
+        ran.stderr.contains("its commits are not home yet: "),
+        "{ran}"
+    );
+    assert!(ran.to_string().contains("exit code 3"), "{ran}");
+    lives.cofferdam(&["delete", "--force", "box"]);
+}
+
+/// The lines of `--json` in one that stays are those of every run.
+#[test]
+fn how_it_landed_is_told_by_a_run_in_one_that_stays() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let script = crate::environment::commit_script(&["a"]);
+    let ran = lives.cofferdam(&["run", "--json", "--in", "box", "--", "sh", "-c", &script]);
+    let ran = ran.expect_code(0);
+    let lines = ran
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<serde_json::Value> = lines.collect();
+    let at = |event: &str| lines.iter().position(|line| line["event"] == event);
+    let landed = at("landed").unwrap();
+    assert!(at("iteration_finished").unwrap() < landed, "{ran}");
+    let log = lives.cofferdam(&["logs", "box", "run"]).expect_code(0);
+    assert!(log.stdout.contains("result: "), "{log}");
+}
+
+/// Its programs go on while the commits are checked, and no more than they stood still is told.
+#[test]
+fn nothing_stands_still_while_commits_are_checked() {
+    let user = crate::configured::User::new("gate: {checks: [{cmd: \"sleep 4\"}]}\n");
+    user.git(&["branch", "mine"]);
+    let create = ["create", "box", "--network", "none", "--branch", "mine"];
+    user.cofferdam(&create).expect_code(0);
+    let count = "while :; do echo x; sleep 0.1; done";
+    let words = ["exec", "--detach", "box", "--", "sh", "-c", count];
+    let id = user.cofferdam(&words).expect_code(0).stdout;
+    let change = "echo x > new; git add new; git commit -qm new";
+    user.cofferdam(&["exec", "box", "--", "sh", "-c", change])
+        .expect_code(0);
+    let counted = || {
+        let log = user.cofferdam(&["logs", "box", id.trim()]).expect_code(0);
+        log.stdout.lines().count()
+    };
+    let before = counted();
+    let collected = user.cofferdam(&["collect", "box"]).expect_code(0);
+    // Of 40 that it says in that time.
+    assert!(counted() > before + 15, "{before}, {}", counted());
+    assert!(!collected.stderr.contains("stood still"), "{collected}");
+    user.cofferdam(&["delete", "box"]).expect_code(0);
+}
+
 /// A branch has a slash, and is no path for that.
 #[test]
 fn the_branch_of_a_sandbox_is_no_path() {

@@ -108,6 +108,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_later_build_of_this_version_says_is_not_dropped() {
+        let record = parse(FIRST.as_bytes()).unwrap();
+        let mut value = serde_json::to_value(&record).unwrap();
+        value["not_yet"] = true.into();
+        let refused = parse(value.to_string().as_bytes());
+        assert!(
+            matches!(&refused, Err(Unreadable::Malformed(why)) if why.contains("not_yet")),
+            "{refused:?}"
+        );
+        value.as_object_mut().unwrap().remove("not_yet");
+        value["outcome"]["not_yet"] = true.into();
+        parse(value.to_string().as_bytes()).unwrap_err();
+    }
+
+    #[test]
     fn the_version_is_read_first() {
         let newer = br#"{"version": 3, "id": {"of": "another kind"}}"#;
         assert_eq!(parse(newer), Err(Unreadable::Newer(3)));

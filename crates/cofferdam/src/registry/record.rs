@@ -129,6 +129,7 @@ impl Phase {
 
 /// What collecting came to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own, as it stands in the record"
@@ -163,8 +164,10 @@ pub struct Squashed {
     pub into: Oid,
 }
 
-/// Everything that is needed to collect and dispose of a sandbox, by whoever comes next.
+/// Everything that is needed to collect and dispose of a sandbox, by whoever comes next. A field that this build does not know is a
+/// later one's: whoever wrote the record again would lose what it says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own, as it stands in the record"

@@ -23,6 +23,7 @@ macro_rules! commit {
         concat!(
             "export LC_ALL=C
     said=$(mktemp) || exit 1
+    more=
     ",
             $before,
             "
@@ -33,7 +34,7 @@ macro_rules! commit {
     export GIT_INDEX_FILE=\"$index\"
     export GIT_AUTHOR_NAME=Cofferdam GIT_AUTHOR_EMAIL=agent@cofferdam.invalid
     export GIT_COMMITTER_NAME=Cofferdam GIT_COMMITTER_EMAIL=agent@cofferdam.invalid
-    GIT_AUTHOR_DATE=$(git log -1 --format=%cI HEAD) && GIT_COMMITTER_DATE=$GIT_AUTHOR_DATE || exit 1
+    GIT_AUTHOR_DATE=$(git log -1 --no-mailmap --format=%cI HEAD) && GIT_COMMITTER_DATE=$GIT_AUTHOR_DATE || exit 1
     export GIT_AUTHOR_DATE GIT_COMMITTER_DATE
     failed=0
     { ",
@@ -49,15 +50,36 @@ macro_rules! commit {
             "
     else commit=$(",
             $make,
-            "); fi && echo \"$commit\" $unread
+            "); fi && echo \"$commit\" $unread $more
     code=$?
-    rm -f \"$index\" \"$said\"
+    rm -f \"$index\" \"$index.staged\" \"$index.all\" \"$said\"
     exit $code"
         )
     };
 }
 
-/// Prints the commit, or a dash where there is nothing to commit, and how many paths git cannot read or take, and leaves out. Prints
+/// Writes down what is staged, to be compared by [`keep_more`].
+macro_rules! staged {
+    () => {
+        "GIT_INDEX_FILE=\"$index\" git diff-index --cached --no-renames --ignore-submodules=all HEAD >\"$index.staged\""
+    };
+}
+
+/// Whether the sandbox has something beside its files that the commit does not have: staged otherwise than its files are, or a merge
+/// or a rebase under way.
+macro_rules! keep_more {
+    () => {
+        "git diff-index --cached --no-renames --ignore-submodules=all HEAD >\"$index.all\"
+    if grep -vxF -f \"$index.all\" \"$index.staged\" >/dev/null; then more=1; fi
+    own=$(git rev-parse --absolute-git-dir)
+    for one in MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD rebase-merge rebase-apply; do
+        if test -e \"$own/$one\"; then more=1; fi
+    done"
+    };
+}
+
+/// Prints the commit, or a dash where there is nothing to commit, and how many paths git cannot read or take, and leaves out; and `1`
+/// where there is [`keep_more`]. Prints
 /// nothing where git needs to look at nothing more closely. The same work is the same commit. Its arguments say which paths.
 pub(in crate::session) const COMMIT_THE_REST: &str = commit!(
     concat!(
@@ -68,8 +90,11 @@ pub(in crate::session) const COMMIT_THE_REST: &str = commit!(
         test ! -s \"$said\" && rm -f \"$said\" && exit 0"
     ),
     // As old as it was: git looks again at files that are no older (gitformat-index(5), racy git).
-    "cp --preserve=timestamps \"$(git rev-parse --absolute-git-dir)/index\" \"$index\"",
-    "git add --all --ignore-errors -- \"$@\" || failed=1",
+    concat!(
+        "cp --preserve=timestamps \"$(git rev-parse --absolute-git-dir)/index\" \"$index\" && ",
+        staged!()
+    ),
+    concat!("git add --all --ignore-errors -- \"$@\" || failed=1; ", keep_more!()),
     ":",
     "git commit-tree -p HEAD -m 'uncommitted work of the sandbox' \"$tree\""
 );
@@ -99,8 +124,8 @@ macro_rules! add_left {
 /// that is asked for; its arguments say then which paths.
 const COMMIT_WHAT_IS_LEFT: &str = commit!(
     no_trap!(),
-    index_of_left!(),
-    add_left!(),
+    concat!(index_of_left!(), " && ", staged!()),
+    concat!(add_left!(), "\n", keep_more!()),
     ":",
     "git commit-tree -p HEAD -m 'uncommitted work of the sandbox' \"$tree\""
 );
@@ -200,6 +225,8 @@ pub enum Rest {
         commit: Oid,
         /// So many paths could not be read and are not in it.
         unread: u32,
+        /// Beside its files the sandbox has something that is not in it: staged, or a merge or a rebase under way.
+        more: bool,
     },
     /// It stays where it is.
     Refused { why: String },
@@ -230,6 +257,42 @@ pub enum Recorded {
     },
     /// They stay where they are, uncommitted.
     Refused { why: String },
+}
+
+const NO_ANSWER: &str = "its git did not say which commit it made";
+
+/// What one of the scripts printed: hostile, as a filter of the sandbox's may print too.
+#[derive(Debug, PartialEq, Eq)]
+struct Answer {
+    /// Nothing where there is nothing to commit.
+    made: Option<Oid>,
+    unread: u32,
+    more: bool,
+}
+
+impl Answer {
+    /// `None`: it is none, or more than one.
+    fn of(printed: &[u8]) -> Option<Self> {
+        let line = std::str::from_utf8(printed).ok()?.strip_suffix('\n')?;
+        if line.contains('\n') {
+            return None;
+        }
+        let mut words = line.trim_end().split(' ');
+        let made = match words.next()? {
+            "-" => None,
+            id => Some(id.parse().ok()?),
+        };
+        let unread = words.next()?.parse().ok()?;
+        let more = match words.next() {
+            None => false,
+            Some("1") => true,
+            Some(_) => return None,
+        };
+        words
+            .next()
+            .is_none()
+            .then_some(Self { made, unread, more })
+    }
 }
 
 impl Collector<'_> {
@@ -277,7 +340,15 @@ impl Collector<'_> {
         }
         Ok(match self.let_in(owned, &done.stdout).await? {
             // It took what it found; nobody can tell whether that is all.
-            Rest::Commit { commit, unread: 0 } if !is_told => Rest::Commit { commit, unread: 1 },
+            Rest::Commit {
+                commit,
+                unread: 0,
+                more,
+            } if !is_told => Rest::Commit {
+                commit,
+                unread: 1,
+                more,
+            },
             Rest::Nothing if !is_told => Rest::Refused {
                 why: "its git does not say what it is".to_owned(),
             },
@@ -328,15 +399,14 @@ impl Collector<'_> {
         if !done.exit.success() {
             return refused(why(&done));
         }
-        let said = String::from_utf8_lossy(&done.stdout);
-        let (made, unread) = said.trim_end().split_once(' ').unwrap_or_default();
-        Ok(match (made, unread.parse().unwrap_or(0)) {
-            ("-", 0) => (Recorded::Nothing, None),
-            ("-", unread) => return refused(format!("its git cannot read {}", paths(unread))),
-            (made, unread) => {
-                let left_out = None;
-                (Recorded::Commit { unread, left_out }, made.parse().ok())
-            }
+        let Some(answer) = Answer::of(&done.stdout) else {
+            return refused(NO_ANSWER.to_owned());
+        };
+        let (unread, left_out) = (answer.unread, None);
+        Ok(match answer.made {
+            Some(made) => (Recorded::Commit { unread, left_out }, Some(made)),
+            None if unread == 0 => (Recorded::Nothing, None),
+            None => return refused(format!("its git cannot read {}", paths(unread))),
         })
     }
 
@@ -402,26 +472,35 @@ impl Collector<'_> {
         owned: &Owned,
         answer: &[u8],
     ) -> Result<Rest, CollectError> {
-        let answer = String::from_utf8_lossy(answer);
         let reference = refs::own(owned.record.id, Own::Uncommitted);
-        let (made, unread) = answer.trim_end().split_once(' ').unwrap_or_default();
-        let unread: u32 = unread.parse().unwrap_or(0);
-        let Ok(commit) = made.parse::<Oid>() else {
-            self.drop_reference(owned, &reference).await?;
-            return Ok(match (made, unread) {
-                ("-", 0) => Rest::Nothing,
-                ("-", _) => Rest::Refused {
-                    why: format!("its git cannot read {}", paths(unread)),
-                },
-                _ if answer.trim_end().is_empty() => Rest::Nothing,
-                _ => Rest::Refused {
-                    why: "its git did not say which commit it made".to_owned(),
-                },
-            });
+        let (commit, unread, more) = match Answer::of(answer) {
+            Some(Answer {
+                made: Some(commit),
+                unread,
+                more,
+            }) => (commit, unread, more),
+            none => {
+                self.drop_reference(owned, &reference).await?;
+                return Ok(match none {
+                    Some(Answer { unread: 0, .. }) => Rest::Nothing,
+                    Some(Answer { unread, .. }) => Rest::Refused {
+                        why: format!("its git cannot read {}", paths(unread)),
+                    },
+                    // It needed to look at nothing.
+                    None if answer.is_empty() => Rest::Nothing,
+                    None => Rest::Refused {
+                        why: NO_ANSWER.to_owned(),
+                    },
+                });
+            }
         };
         let there = refs::read(self.repo, &reference, self.cancel).await?;
         if there.as_ref() == Some(&commit) {
-            return Ok(Rest::Commit { commit, unread });
+            return Ok(Rest::Commit {
+                commit,
+                unread,
+                more,
+            });
         }
         let repo = self.repo.without_drivers(self.cancel).await?;
         let this = Collector {
@@ -437,7 +516,11 @@ impl Collector<'_> {
                 }
                 Ok(Rest::Refused { why })
             }
-            Received::Accepted(_) => Ok(Rest::Commit { commit, unread }),
+            Received::Accepted(_) => Ok(Rest::Commit {
+                commit,
+                unread,
+                more,
+            }),
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{Collection, Session, SessionError, discover};
-use crate::fsx::lock;
+use crate::fsx::{FileError, lock};
 use crate::git::{DiffStyle, Identity, UserRules, copied, identity};
 use crate::registry::{self, Reach, Setup, Strategy};
 use crate::runs::Recorder;
@@ -14,7 +14,7 @@ use crate::session::announce;
 use crate::session::check_plan::CheckPlan;
 use crate::session::emitter::Emitter;
 use crate::session::error::{RunError, RunErrorKind};
-use crate::session::event::Notice;
+use crate::session::event::{Event, Notice};
 use crate::session::form::Form;
 use crate::session::iterate::{self, Iterating, Work};
 use crate::session::manage::made_branch;
@@ -37,6 +37,11 @@ use crate::session::sync::SyncMode;
 const AT_WORK: &str = "agent";
 /// How long the end of one that was just killed may take to be seen.
 const LOOKERS: Duration = Duration::from_secs(1);
+
+/// Nobody's agent is at work in the sandbox of this directory, nor waits for its next start, for as long as this is held; `None`: one is.
+pub(super) async fn nobody_at_work(directory: &Path) -> Result<Option<File>, FileError> {
+    lock::take_within(&directory.join(AT_WORK), LOOKERS).await
+}
 
 impl Session {
     /// Runs an agent in it, until it signals completion or the iterations are used up, and collects. The sandbox goes
@@ -144,6 +149,7 @@ impl Session {
         if let Some(outside) = &mut outside {
             outside.tell_known(events).await;
         }
+        events.emit(&Event::Step { step: "collect" });
         // Cancelling ends the work; what is committed comes home all the same.
         let collected = self.whatever_was_cancelled().collect().await;
         if let Some(outside) = outside {
@@ -161,6 +167,9 @@ impl Session {
             ..
         }) = &collected
         {
+            events.emit(&Event::Landed {
+                landing: landing.clone(),
+            });
             kept.still = *still;
             kept.ended = *ended;
             kept.taken.clone_from(taken);
@@ -170,6 +179,10 @@ impl Session {
             kept.notes.clone_from(notes);
         }
         if let Err(kind) = worked {
+            if let Err(error) = &collected {
+                let text = format!("its commits are not home yet: {error}");
+                events.notice(Notice::Other { text });
+            }
             events.write(&format!("error: {kind}"));
             return Err(RunError {
                 kind,
@@ -244,9 +257,8 @@ impl Session {
     /// One agent at a time: two would commit over each other's files, and write one log. The kernel lets go of it, however
     /// this process ends.
     async fn alone_at_work(&self) -> Result<File, SessionError> {
-        let path = self.directory().join(AT_WORK);
+        let taken = nobody_at_work(&self.directory()).await?;
         let name = || self.name().to_string();
-        let taken = lock::take_within(&path, LOOKERS).await?;
         taken.ok_or_else(|| SessionError::AtWork { name: name() })
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::collect::holds_uncommitted;
-use super::life::{condition, halt, turn, uncollected};
+use super::life::{condition, halt_stopped, turn, uncollected};
 use super::{Condition, Named, Session};
 use crate::git::copied;
 use crate::registry::Mode;
@@ -53,8 +53,9 @@ async fn in_its_files(
         Condition::Paused => None,
         Condition::Stopped => {
             let turn = turn(caller, named).await.ok()?;
-            // What a killed one left does not write either.
-            halt(caller, named, provider).await.ok()?;
+            if !halt_stopped(caller, named, provider).await.ok()? {
+                return None;
+            }
             Some(holds_uncommitted(caller, named, &turn).await)
         }
         Condition::Running => {

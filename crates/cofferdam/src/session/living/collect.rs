@@ -2,18 +2,19 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use super::life::{halt, turn};
+use super::frozen::Frozen;
+use super::life::{halt_stopped, turn};
 use super::{Named, Session, SessionError};
 use crate::git::land::Landing;
 use crate::git::{CommitLine, Identity, Oid, Repository, identity};
 use crate::names::SandboxId;
 use crate::registry::{Owned, Record};
-use crate::sandbox::{BindMountProvider, Sandbox, SandboxError};
+use crate::sandbox::{BindMountProvider, SandboxError};
 use crate::session::check_plan::CheckPlan;
 use crate::session::checks::{Checks, FailedCheck};
 use crate::session::collect::{Collected, Collector, Reaches, Source};
@@ -24,6 +25,9 @@ use crate::session::judge::{Judge, Judging};
 use crate::session::options::Caller;
 use crate::session::report::Beside;
 use crate::session::{guard, protect, watched};
+
+/// So often one may be started just when it was seen to be stopped.
+pub(super) const TRIES: u32 = 3;
 
 /// What one collecting brought home.
 #[derive(Debug, Clone)]
@@ -73,9 +77,8 @@ impl Session {
     async fn bring_home(&self, reaches: Reaches) -> Result<Collection, SessionError> {
         let named = &self.named;
         let mut turn = turn(&self.caller, named).await?;
-        // A paused one too: somebody may resume it meanwhile, and each of both holds for itself.
-        match self.sandbox.freeze().await {
-            Ok(()) => {}
+        let frozen = match Frozen::begin(&self.sandbox).await {
+            Ok(frozen) => frozen,
             // Programs that wake each other are not waited for: their work is kept, they are not.
             Err(SandboxError::Restless) => {
                 let closed = self.sandbox.close().await;
@@ -84,15 +87,13 @@ impl Session {
                 return gathered.map(Collection::ended).map_err(SessionError::ended);
             }
             Err(source) => return Err(self.failed(source)),
-        }
-        let began = Instant::now();
-        let sandbox = Some(self.sandbox.as_ref());
-        let mut gathered = gather(&self.caller, named, &mut turn, (reaches, sandbox)).await;
-        // Where that fails they go on when this process is gone.
-        let thawed = self.sandbox.thaw().await;
+        };
+        let gathered = gather(&self.caller, named, &mut turn, (reaches, Some(&frozen)));
+        let mut gathered = gathered.await;
+        let went_on = frozen.go_on().await;
         if let Ok(collection) = &mut gathered {
-            thawed.map_err(|source| self.failed(source))?;
-            collection.still = began.elapsed();
+            went_on.map_err(|source| self.failed(source))?;
+            collection.still = frozen.still();
         }
         gathered
     }
@@ -122,16 +123,20 @@ async fn bring_home(
     provider: &dyn BindMountProvider,
     reaches: Reaches,
 ) -> Result<Collection, SessionError> {
-    match Session::open_unwatched(caller, named.clone(), provider).await {
-        Ok(session) => session.bring_home(reaches).await,
-        Err(SessionError::Stopped { .. }) => {
-            let mut turn = turn(caller, &named).await?;
-            // Nothing starts it now; what a killed one left does not write either.
-            halt(caller, &named, provider).await?;
-            gather(caller, &named, &mut turn, (reaches, None)).await
+    for _ in 0..TRIES {
+        match Session::open_unwatched(caller, named.clone(), provider).await {
+            Ok(session) => return session.bring_home(reaches).await,
+            Err(SessionError::Stopped { .. }) => {}
+            Err(error) => return Err(error),
         }
-        Err(error) => Err(error),
+        let mut turn = turn(caller, &named).await?;
+        // Nothing starts it now.
+        if halt_stopped(caller, &named, provider).await? {
+            return gather(caller, &named, &mut turn, (reaches, None)).await;
+        }
     }
+    let name = named.record.name.to_string();
+    Err(SessionError::Busy { name })
 }
 
 /// Whether a private copy holds work that is in no commit; one that cannot be asked does. Nothing of the sandbox runs
@@ -167,7 +172,7 @@ pub(super) async fn gather(
     caller: &Caller,
     named: &Named,
     turn: &mut Owned,
-    (reaches, sandbox): (Reaches, Option<&dyn Sandbox>),
+    (reaches, frozen): (Reaches, Option<&Frozen>),
 ) -> Result<Collection, SessionError> {
     let user = caller.user_home.as_deref();
     let config = identity::user_config(&named.repository, user, &caller.cancel).await?;
@@ -181,7 +186,7 @@ pub(super) async fn gather(
     checked.events = failed.beside(&told.beside(&caller.events));
     let judge = Resuming {
         checks: Checks::new(checked),
-        sandbox: sandbox.filter(|_| !plan.is_nothing()),
+        frozen: frozen.filter(|_| !plan.is_nothing()),
     };
     // Whoever only looks waits for no checks.
     let moves = reaches == Reaches::WhileItLives;
@@ -271,7 +276,7 @@ pub(super) async fn bring_up(
 struct Resuming<'a> {
     checks: Checks,
     /// One that stands still for what takes long.
-    sandbox: Option<&'a dyn Sandbox>,
+    frozen: Option<&'a Frozen>,
 }
 
 #[async_trait]
@@ -283,8 +288,8 @@ impl Judge for Resuming<'_> {
         trusted: &Oid,
         tip: &Oid,
     ) -> Result<(), String> {
-        if let Some(sandbox) = self.sandbox {
-            sandbox.thaw().await.map_err(|error| error.to_string())?;
+        if let Some(frozen) = self.frozen {
+            frozen.go_on().await.map_err(|error| error.to_string())?;
         }
         self.checks.judge(repo, record, trusted, tip).await
     }

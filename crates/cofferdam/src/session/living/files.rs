@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Session, SessionError};
+use super::{Named, Session, SessionError};
 use crate::fsx::lock;
 use crate::sandbox::SandboxError;
 use crate::sandbox::browse::{Peek, Sight, browse};
 use crate::sandbox::change::{FileChange, change};
 use crate::session::form::Form;
+use crate::session::options::Caller;
 
 /// Held by whoever changes files by what they hold, in the state directory.
 const LOCK: &str = "files";
@@ -24,13 +25,22 @@ pub struct AloneWithFiles(
     #[expect(dead_code, reason = "its end lets go of the lock")] std::fs::File,
 );
 
+/// As [`Session::alone_with_files`].
+pub(super) async fn alone_with_files(
+    caller: &Caller,
+    named: &Named,
+) -> Result<AloneWithFiles, SessionError> {
+    let directory = caller.home.sandbox(named.record.id);
+    let taken = lock::take_within(&directory.join(LOCK), OTHERS).await?;
+    let name = || named.record.name.to_string();
+    let taken = taken.ok_or_else(|| SessionError::Busy { name: name() })?;
+    Ok(AloneWithFiles(taken))
+}
+
 impl Session {
     /// Whoever changes a file by what is in it has this from the look to the change: one process at a time has it. Bounded: 20 s.
     pub async fn alone_with_files(&self) -> Result<AloneWithFiles, SessionError> {
-        let taken = lock::take_within(&self.directory().join(LOCK), OTHERS).await?;
-        let name = || self.name().to_string();
-        let taken = taken.ok_or_else(|| SessionError::Busy { name: name() })?;
-        Ok(AloneWithFiles(taken))
+        alone_with_files(&self.caller, &self.named).await
     }
 
     /// Where programs start inside: the top of the repository.

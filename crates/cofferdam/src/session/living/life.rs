@@ -20,6 +20,7 @@ use crate::session::configured::effective;
 use crate::session::emitter::Emitter;
 use crate::session::extra::Beside;
 use crate::session::form::Form;
+use crate::session::manage::goes_on;
 use crate::session::mode_reason::ModeReason;
 use crate::session::on_shelf::Unpushed;
 use crate::session::plan::error::PlanError;
@@ -223,6 +224,20 @@ pub(super) async fn halt(
     })
 }
 
+/// As [`halt`], of one that was stopped when this command asked, before it had the turn. `false`: somebody has started it since.
+pub(super) async fn halt_stopped(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+) -> Result<bool, SessionError> {
+    if condition(caller, named, provider).await? != Condition::Stopped {
+        return Ok(false);
+    }
+    // What a killed one left does not write either.
+    halt(caller, named, provider).await?;
+    Ok(true)
+}
+
 /// Makes the sandbox anew from its files, and syncs it: where that fails ([`SessionError::Sync`]) it runs all the same. Bounded: 60 s,
 /// but for the commands of `on_sync`.
 pub async fn start(
@@ -250,6 +265,7 @@ pub async fn start(
     };
     // What a killed one left: a supervisor without its sandbox, control groups.
     halt(caller, &named, provider).await?;
+    goes_on(&directory)?;
     if !watched::has_ended(&directory).await? {
         return Err(SessionError::Busy { name: name() });
     }

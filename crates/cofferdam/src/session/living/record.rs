@@ -1,6 +1,7 @@
 //! What was changed in a sandbox's files, as the next commit of its branch, and that branch at home.
 
 use super::collect::{Collection, collector, gather};
+use super::frozen::Frozen;
 use super::life::turn;
 use super::{Session, SessionError};
 use crate::fsx;
@@ -32,33 +33,31 @@ impl Session {
         let mut turn = turn(caller, named).await?;
         // A file that is just being written is none yet.
         let alone = this.alone_with_files().await?;
-        match this.sandbox.freeze().await {
-            Ok(()) => {}
+        let frozen = match Frozen::begin(&this.sandbox).await {
+            Ok(frozen) => frozen,
             Err(SandboxError::Restless) => {
                 let why = "its programs cannot be stopped for a moment".to_owned();
                 return Ok((Recorded::Refused { why }, None));
             }
             Err(source) => return Err(this.failed(source)),
-        }
-        let began = std::time::Instant::now();
+        };
         let seen = Seen::now(&turn, &caller.home);
         // Whoever does nothing waits for no look.
         let is_known = seen.is_some_and(|seen| seen.is_known(&turn));
         let done = if is_known && guard::refused(turn.directory()).is_empty() {
             None
         } else {
-            Some(this.record_all(tool, &mut turn).await)
+            Some(this.record_all(tool, &mut turn, &frozen).await)
         };
         drop(alone);
-        // Where that fails they go on when this process is gone.
-        let thawed = this.sandbox.thaw().await;
+        let went_on = frozen.go_on().await;
         let Some(done) = done else {
-            thawed.map_err(|source| this.failed(source))?;
+            went_on.map_err(|source| this.failed(source))?;
             return Ok((Recorded::Nothing, None));
         };
         let (recorded, mut collection) = done?;
-        thawed.map_err(|source| this.failed(source))?;
-        collection.still = began.elapsed();
+        went_on.map_err(|source| this.failed(source))?;
+        collection.still = frozen.still();
         Ok((recorded, Some(collection)))
     }
 
@@ -66,12 +65,15 @@ impl Session {
         &self,
         tool: &str,
         turn: &mut Owned,
+        frozen: &Frozen,
     ) -> Result<(Recorded, Collection), SessionError> {
         let (caller, repository) = (&self.caller, &self.named.repository);
         let user = caller.user_home.as_deref();
         let config = identity::user_config(repository, user, &caller.cancel).await?;
         let author = config.identity.unwrap_or_else(Identity::fallback);
-        let (recorded, collection) = self.record_all_it_may(tool, &author, turn).await?;
+        let (recorded, collection) = self
+            .record_all_it_may((tool, &author), turn, frozen)
+            .await?;
         if is_whole(&recorded, &collection)
             && let Some(seen) = Seen::now(turn, &caller.home)
         {
@@ -83,9 +85,9 @@ impl Session {
 
     async fn record_all_it_may(
         &self,
-        tool: &str,
-        author: &Identity,
+        (tool, author): (&str, &Identity),
         turn: &mut Owned,
+        frozen: &Frozen,
     ) -> Result<(Recorded, Collection), SessionError> {
         let (caller, named) = (&self.caller, &self.named);
         let events = Emitter::sink(caller.events.clone());
@@ -104,8 +106,8 @@ impl Session {
                 left_out: &left_out,
             };
             let recorded = Box::pin(collector().record(turn, &recording)).await;
-            let sandbox = Some(self.sandbox.as_ref());
-            let gathered = gather(caller, named, turn, (Reaches::WhileItLives, sandbox)).await;
+            let reaches = (Reaches::WhileItLives, Some(frozen));
+            let gathered = gather(caller, named, turn, reaches).await;
             let (recorded, made) = recorded.map_err(failed)?;
             let mut collection = gathered?;
             let (Landing::Refused { pack, why }, Some(made)) = (&collection.landing, &made) else {

@@ -4,8 +4,10 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use super::agent::nobody_at_work;
 use super::collect::{Collection, bring_up, gather, holds_uncommitted};
 use super::detached::left_running;
+use super::files::alone_with_files;
 use super::life::{halt, turn};
 use super::rest::gather_rest;
 use super::stop::turn_to_end;
@@ -30,21 +32,52 @@ pub async fn end(
 ) -> Result<(), SessionError> {
     named.check(provider)?;
     let mut turn = turn_to_end(caller, named, provider, Duration::ZERO).await?;
+    manage::goes_on(turn.directory())?;
     // Nobody checks what it still has: where that is to be done, `merge` does.
     bring_up(caller, named, &mut turn).await?;
-    close(caller, named, provider, turn).await
+    halt(caller, named, provider).await?;
+    ended(turn)
 }
 
 /// As [`end`], where nobody uses it and no work of it would be lost: its commits come home first. A program that somebody
-/// waits for, uncommitted work, or what the gate refused, is an error, and the sandbox goes on as before. Nothing inside
-/// runs between the look and the end.
+/// waits for, an agent that has an end to come, uncommitted work, or what the gate refused, is an error, and the sandbox goes on as
+/// before. Nothing inside runs between the look and the end, and nobody changes files from outside.
 pub async fn end_if_safe(
     caller: &Caller,
     named: &Named,
     provider: &dyn BindMountProvider,
 ) -> Result<Collection, SessionError> {
+    end_safely(caller, named, provider, Applied::Counts).await
+}
+
+/// As [`end_if_safe`], where nothing of it will be kept for a while: what is uncommitted and was applied would be lost too, where its
+/// user has thrown that away since.
+pub async fn end_for_good(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+) -> Result<Collection, SessionError> {
+    end_safely(caller, named, provider, Applied::CountsNot).await
+}
+
+/// Whether work that is in no commit is safe once it was brought into the user's working tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Applied {
+    Counts,
+    CountsNot,
+}
+
+async fn end_safely(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+    applied: Applied,
+) -> Result<Collection, SessionError> {
     named.check(provider)?;
     let mut turn = turn(caller, named).await?;
+    let nobody_at_work = nobody_at_work(turn.directory()).await?;
+    // A file that is just being written is none yet.
+    let _alone = alone_with_files(caller, named).await?;
     // Without them nobody can say whether something was uncommitted there.
     named.check_files(caller)?;
     let failed = |source| SessionError::sandbox(named.record.name.to_string(), source);
@@ -74,9 +107,20 @@ pub async fn end_if_safe(
             });
         }
     }
+    // One that waits for its next start has no program meanwhile.
+    if nobody_at_work.is_none() {
+        return Err(SessionError::InUse {
+            name: named.record.name.to_string(),
+            program: "an agent at work".to_owned(),
+        });
+    }
     // What was frozen goes on when its connection ends here.
-    let collection = look(caller, named, &mut turn).await?;
-    close(caller, named, provider, turn).await?;
+    let (collection, is_applied) = look(caller, named, &mut turn, applied).await?;
+    halt(caller, named, provider).await?;
+    if is_applied {
+        manage::ended_with_rest(turn.directory())?;
+    }
+    ended(turn)?;
     Ok(collection)
 }
 
@@ -116,22 +160,23 @@ impl Session {
     }
 }
 
-async fn close(
-    caller: &Caller,
-    named: &Named,
-    provider: &dyn BindMountProvider,
-    mut turn: Owned,
-) -> Result<(), SessionError> {
-    halt(caller, named, provider).await?;
+/// From here on it is as one whose command died.
+fn ended(mut turn: Owned) -> Result<(), SessionError> {
     turn.record.lifetime = Lifetime::Command;
     Ok(turn.save()?)
 }
 
+/// Brings its commits home, and looks what would be lost. The second: whether work in its files is in no commit, and was applied.
 async fn look(
     caller: &Caller,
     named: &Named,
     turn: &mut Owned,
-) -> Result<Collection, SessionError> {
+    applied: Applied,
+) -> Result<(Collection, bool), SessionError> {
+    if let Some(checkout) = manage::unfinished_in(turn.directory()) {
+        let name = turn.record.name.to_string();
+        return Err(Box::new(ManageError::Applying { name, checkout }).into());
+    }
     let collection = gather(caller, named, turn, (Reaches::WhileItLives, None)).await?;
     if matches!(collection.landing, Landing::Refused { .. }) {
         let risk = ManageError::KeptWork {
@@ -152,34 +197,32 @@ async fn look(
     if let Some(risk) = found.await.map_err(Box::new)? {
         return Err(Box::new(risk).into());
     }
-    if turn.record.mode.owns_files()
-        && holds_uncommitted(caller, named, turn).await
-        && !is_applied(caller, named, turn).await?
-    {
-        let risk = ManageError::UncommittedWork {
-            name: turn.record.name.to_string(),
-            path: turn.record.workspace(&caller.home),
-            files: Vec::new(),
-        };
-        return Err(Box::new(risk).into());
+    if !turn.record.mode.owns_files() || !holds_uncommitted(caller, named, turn).await {
+        return Ok((collection, false));
     }
-    Ok(collection)
+    if applied == Applied::Counts && is_applied(caller, named, turn).await? {
+        return Ok((collection, true));
+    }
+    let risk = ManageError::UncommittedWork {
+        name: turn.record.name.to_string(),
+        path: turn.record.workspace(&caller.home),
+        files: Vec::new(),
+    };
+    Err(Box::new(risk).into())
 }
 
-/// Whether all that is in no commit is in the user's working tree, by `apply`, and nothing was changed inside since. That is noted
-/// for who takes the sandbox away.
+/// Whether all that is in no commit is in the user's working tree, by `apply`, and nothing was changed inside since.
 async fn is_applied(caller: &Caller, named: &Named, turn: &Owned) -> Result<bool, SessionError> {
-    if !manage::has_rest(turn.directory()) {
+    let directory = turn.directory();
+    if !manage::has_rest(directory) || manage::keeps_more(&turn.record, directory) {
         return Ok(false);
     }
-    let is = match gather_rest(caller, named, turn).await? {
-        Rest::Commit { commit, unread: 0 } => manage::is_rest(turn.directory(), &commit),
+    Ok(match gather_rest(caller, named, turn).await? {
+        Rest::Commit {
+            commit,
+            unread: 0,
+            more: false,
+        } => manage::is_rest(directory, &commit),
         _ => false,
-    };
-    if is {
-        manage::ended_with_rest(turn.directory())
-            .map_err(ManageError::from)
-            .map_err(Box::new)?;
-    }
-    Ok(is)
+    })
 }

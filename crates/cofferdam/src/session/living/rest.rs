@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::collect::collector;
-use super::life::{condition, halt, turn};
+use super::collect::{TRIES, collector};
+use super::frozen::Frozen;
+use super::life::{condition, halt_stopped, turn};
 use super::{Condition, Named, Session, SessionError};
 use crate::git::{Identity, copied};
 use crate::registry::{Mode, Owned};
@@ -28,6 +29,21 @@ pub async fn rest(
     provider: &dyn BindMountProvider,
 ) -> Result<Rest, SessionError> {
     named.check_files(caller)?;
+    for _ in 0..TRIES {
+        if let Some(rest) = rest_now(caller, named, provider).await? {
+            return Ok(rest);
+        }
+    }
+    let name = named.name().to_string();
+    Err(SessionError::Busy { name })
+}
+
+/// `None`: somebody has started it since it was seen to be stopped.
+async fn rest_now(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+) -> Result<Option<Rest>, SessionError> {
     let answer = match condition(caller, named, provider).await? {
         Condition::Paused => {
             let name = named.name().to_string();
@@ -42,7 +58,7 @@ pub async fn rest(
                 return Err(SessionError::Undermined { name });
             }
             if named.record.mode.owns_files() {
-                return session.rest_of_its_files().await;
+                return session.rest_of_its_files().await.map(Some);
             }
             let files = named.record.workspace(&caller.home);
             let which = copied::but_untouched(&state, &files);
@@ -55,11 +71,13 @@ pub async fn rest(
         let events = Emitter::silent();
         let collector = collector(caller, named, &author, &events);
         let done = Box::pin(collector.let_in(&turn, &answer)).await;
-        return done.map_err(|source| failed(named, source));
+        return done.map(Some).map_err(|source| failed(named, source));
     }
-    // Nothing starts it now; what a killed one left does not write either.
-    halt(caller, named, provider).await?;
-    gather_rest(caller, named, &turn).await
+    // Nothing starts it now.
+    if !halt_stopped(caller, named, provider).await? {
+        return Ok(None);
+    }
+    gather_rest(caller, named, &turn).await.map(Some)
 }
 
 /// Nothing of the sandbox runs meanwhile.
@@ -87,13 +105,12 @@ impl Session {
     /// Its own git would leave out what it was told to, and an image may have none.
     async fn rest_of_its_files(&self) -> Result<Rest, SessionError> {
         let turn = turn(&self.caller, &self.named).await?;
-        let frozen = self.sandbox.freeze().await;
-        frozen.map_err(|source| self.failed(source))?;
+        let frozen = Frozen::begin(&self.sandbox).await;
+        let frozen = frozen.map_err(|source| self.failed(source))?;
         let rest = gather_rest(&self.caller, &self.named, &turn).await;
-        // Where that fails they go on when this process is gone.
-        let thawed = self.sandbox.thaw().await;
+        let went_on = frozen.go_on().await;
         if rest.is_ok() {
-            thawed.map_err(|source| self.failed(source))?;
+            went_on.map_err(|source| self.failed(source))?;
         }
         rest
     }

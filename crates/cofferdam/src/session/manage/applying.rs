@@ -23,7 +23,7 @@ pub(super) fn end(owned: &Owned) -> Result<(), FileError> {
 }
 
 /// The checkout of one that was cut short. `state`: the sandbox's directory.
-pub(super) fn unfinished(state: &Path) -> Option<PathBuf> {
+pub(in crate::session) fn unfinished(state: &Path) -> Option<PathBuf> {
     let text = fsx::read_bounded(&state.join(FILE), LIMIT).ok()?;
     Some(PathBuf::from(OsString::from_vec(text)))
 }

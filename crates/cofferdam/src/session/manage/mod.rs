@@ -25,6 +25,7 @@ pub use crate::git::DiffStyle;
 pub use crate::git::land::{Applied, TakenBack};
 pub use crate::session::collect::Rest;
 pub use apply::{Application, apply, take_back};
+pub(super) use applying::unfinished as unfinished_in;
 pub(super) use delete::closed;
 pub use delete::{DeleteOptions, Deleted, KeptBranch, bring_home, delete, let_go};
 pub use error::{Lost, ManageError};
@@ -38,6 +39,8 @@ pub use rest::rest;
 pub(super) use risk::at_risk;
 pub use sandbox_ref::SandboxRef;
 pub use show::{Shown, diff, diff_of, diff_rest, log, still_kept};
-pub(in crate::session) use taken_out::{ended_with_rest, has_rest, is_rest, nothing_is_taken_out};
+pub(in crate::session) use taken_out::{
+    ended_with_rest, goes_on, has_rest, is_rest, keeps_more, nothing_is_taken_out,
+};
 pub(super) use tips::made_branch;
 pub use worktree::worktree;

@@ -59,9 +59,15 @@ pub(in crate::session) fn is_rest(directory: &Path, rest: &Oid) -> bool {
     noted.is_ok_and(|noted| noted == rest.as_str().as_bytes())
 }
 
-/// Notes that a sandbox which ends now has left nothing that is not in the user's working tree.
+/// Notes that a sandbox which has ended has left nothing that is not in the user's working tree.
 pub(in crate::session) fn ended_with_rest(directory: &Path) -> Result<(), FileError> {
     note(directory, Destination::WorkingTree)
+}
+
+/// One that is started again, or ended whatever it holds, has not.
+pub(in crate::session) fn goes_on(directory: &Path) -> Result<(), FileError> {
+    fsx::remove_file_if_exists(&directory.join(IN_WORKTREE))?;
+    fsx::remove_file_if_exists(&directory.join(APPLIED))
 }
 
 /// Who works in the sandbox's own files again leaves something anew.
@@ -73,6 +79,13 @@ pub(in crate::session) fn nothing_is_taken_out(directory: &Path) -> Result<(), F
 pub(super) fn is_in(directory: &Path, to: Destination) -> bool {
     let file = directory.join(to.file());
     file.symlink_metadata().is_ok()
+}
+
+/// Whether there is more of a sandbox that lives on than its branch and its files.
+pub(in crate::session) fn keeps_more(record: &Record, directory: &Path) -> bool {
+    let outcome = record.outcome.as_ref();
+    let holds = outcome.is_some_and(|one| one.keeps_repository || one.beside.is_some());
+    holds || collect::sets_aside(directory)
 }
 
 /// Whether the state directory of a sandbox that ended holds work that came no further. `taken_out`: all that was in no commit did.

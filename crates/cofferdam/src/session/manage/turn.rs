@@ -19,6 +19,8 @@ pub(super) async fn take(
     }
     let name = record.name.clone();
     let turn = Owned::turn(home, &record, cancel).await?;
+    // One that has ended meanwhile is taken away by who ended it.
+    let turn = turn.filter(|owned| owned.record.lives_on());
     turn.ok_or(RegistryError::InUse(name))
 }
 
