@@ -173,16 +173,30 @@ fn an_agent_that_waits_for_its_next_start_is_at_work() {
 #[test]
 fn an_agent_that_failed_does_not_hide_that_nothing_came_home() {
     let lives = Lives::with("box", &["--network", "none"]);
-    // What git needs to read its own repository inside is gone.
-    let script = "rm -rf .git/objects .git/HEAD .git/refs; exit 3";
-    let ran = lives.cofferdam(&["run", "--in", "box", "--", "sh", "-c", script]);
-    let ran = ran.expect_code(1);
+    // A git of the host's that fails where commits come home.
+    let places = lives.temporary().join("programs");
+    std::fs::create_dir(&places).unwrap();
+    let script = "#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin\n\
+                  case \"$*\" in *--verify*refs/cofferdam/*) echo broken >&2; exit 99;; esac\nexec git \"$@\"\n";
+    cofferdam::fsx::write_with_mode(&places.join("git"), script.as_bytes(), 0o755).unwrap();
+    let work = format!("{}\nexit 3", crate::environment::commit_script(&["a"]));
+    let mut run = lives.command(&["run", "--in", "box", "--", "sh", "-c", &work]);
+    let path = std::env::var("PATH").unwrap();
+    run.env("PATH", format!("{}:{path}", places.display()));
+    run.stdout(std::process::Stdio::piped());
+    let run = run.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let ran = crate::environment::finish(run).expect_code(1);
     assert!(
         ran.stderr.contains("its commits are not home yet: "),
         "{ran}"
     );
-    assert!(ran.to_string().contains("exit code 3"), "{ran}");
-    lives.cofferdam(&["delete", "--force", "box"]);
+    assert!(ran.stderr.contains("exit code 3"), "{ran}");
+    assert!(ran.to_string().contains("cofferdam collect box"), "{ran}");
+    let collected = lives.cofferdam(&["collect", "box"]).expect_code(0);
+    assert!(
+        collected.to_string().contains("landed: 1 commit"),
+        "{collected}"
+    );
 }
 
 /// The lines of `--json` in one that stays are those of every run.

@@ -35,8 +35,7 @@ pub async fn end(
     manage::goes_on(turn.directory())?;
     // Nobody checks what it still has: where that is to be done, `merge` does.
     bring_up(caller, named, &mut turn).await?;
-    halt(caller, named, provider).await?;
-    ended(turn)
+    close(caller, named, provider, turn, false).await
 }
 
 /// As [`end`], where nobody uses it and no work of it would be lost: its commits come home first. A program that somebody
@@ -116,11 +115,7 @@ async fn end_safely(
     }
     // What was frozen goes on when its connection ends here.
     let (collection, is_applied) = look(caller, named, &mut turn, applied).await?;
-    halt(caller, named, provider).await?;
-    if is_applied {
-        manage::ended_with_rest(turn.directory())?;
-    }
-    ended(turn)?;
+    close(caller, named, provider, turn, is_applied).await?;
     Ok(collection)
 }
 
@@ -160,8 +155,18 @@ impl Session {
     }
 }
 
-/// From here on it is as one whose command died.
-fn ended(mut turn: Owned) -> Result<(), SessionError> {
+/// From here on it is as one whose command died. `is_applied`: what is in no commit of its files is in the user's working tree.
+async fn close(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+    mut turn: Owned,
+    is_applied: bool,
+) -> Result<(), SessionError> {
+    halt(caller, named, provider).await?;
+    if is_applied {
+        manage::ended_with_rest(turn.directory())?;
+    }
     turn.record.lifetime = Lifetime::Command;
     Ok(turn.save()?)
 }
