@@ -181,8 +181,7 @@ fn an_agent_that_failed_does_not_hide_that_nothing_came_home() {
     cofferdam::fsx::write_with_mode(&places.join("git"), script.as_bytes(), 0o755).unwrap();
     let work = format!("{}\nexit 3", crate::environment::commit_script(&["a"]));
     let mut run = lives.command(&["run", "--in", "box", "--", "sh", "-c", &work]);
-    let path = std::env::var("PATH").unwrap();
-    run.env("PATH", format!("{}:{path}", places.display()));
+    run.env("PATH", format!("{}:/usr/bin:/bin", places.display()));
     run.stdout(std::process::Stdio::piped());
     let run = run.stderr(std::process::Stdio::piped()).spawn().unwrap();
     let ran = crate::environment::finish(run).expect_code(1);
@@ -365,8 +364,10 @@ fn a_hint_does_not_go_in_a_circle() {
         .unwrap();
         let cofferdam = |words: &[&str]| {
             let mut command = lives.command(words);
-            let path = std::env::var("PATH").unwrap();
-            command.env("PATH", format!("{}:{path}", directory.display()));
+            command.env(
+                "PATH",
+                format!("{}:/usr/local/bin:/usr/bin:/bin", directory.display()),
+            );
             let child = command
                 .stdout(std::process::Stdio::piped())
                 .stderr(std::process::Stdio::piped());

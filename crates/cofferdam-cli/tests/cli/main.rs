@@ -89,6 +89,7 @@ mod mcp_install;
 mod mcp_parameters;
 mod mcp_serves;
 mod mcp_told;
+mod mcp_turns;
 mod merge;
 mod mistakes;
 mod mounted;

@@ -51,7 +51,7 @@ impl Outside {
     pub(super) fn begin(
         caller: &Caller,
         plan: &Plan,
-        copied: Vec<PathBuf>,
+        copied: &[PathBuf],
         scratch: PathBuf,
     ) -> Self {
         let look = Look {

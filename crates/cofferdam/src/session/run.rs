@@ -266,7 +266,7 @@ async fn live(
         bare: None,
     };
     let scratch = owned.directory().join("scratch-outside");
-    let mut outside = Outside::begin(&options.caller, plan, options.session.copy.clone(), scratch);
+    let mut outside = Outside::begin(&options.caller, plan, &options.session.copy, scratch);
     let worked = async {
         let prepared = prepare::or_cancel(&making, &mut owned, &mut ready).await;
         // Where nobody came to look at the user's work.

@@ -116,7 +116,7 @@ impl Session {
         let mut outside = (self.why_mode != ModeReason::Made).then(|| {
             let scratch = self.directory().join("scratch-outside");
             let copied = copied::paths(&self.directory());
-            Outside::begin(&self.caller, &plan, copied, scratch)
+            Outside::begin(&self.caller, &plan, &copied, scratch)
         });
         let mut work = Work::default();
         let mut refusals = Refusals::since_now(&self.caller.home, self.record().id);
