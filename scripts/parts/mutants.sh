@@ -125,8 +125,11 @@ try_mutants() {
     while line=$(next_of "$work/patches"); do mutant "$line"; done
 }
 
-# The files that have a function whose name begins so: a test is named by the beginning of its name.
-files_with() { awk -F'\t' -v name="$1" 'index($2, name) == 1 { print $1 }' "$work/functions"; }
+# The files that have a function of this name; with `begins`, one whose name begins so, as tests are named.
+files_with() {
+    awk -F'\t' -v name="$1" -v begins="${2-}" \
+        '$2 == name || begins != "" && index($2, name) == 1 { print $1 }' "$work/functions"
+}
 
 # What the verdict of the mutant $1 hangs on: its patch, the files that it changes, and those that have its tests.
 fingerprint() {
@@ -138,7 +141,7 @@ fingerprint() {
             while read -r test; do
                 # `conforms::it::docker` is made of a function `it`.
                 name=${test##* }
-                files_with "${name##*::}"
+                files_with "${name##*::}" begins
                 if [[ $name == *::* ]]; then name=${name%::*}; files_with "${name##*::}"; fi
             done < <(field test "$patch")
         } | sort -u | (cd "$top" && xargs -r cat)

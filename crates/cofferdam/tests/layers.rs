@@ -31,14 +31,13 @@ const FOLDERS: &[(&str, &[&str])] = &[
     (
         "session",
         &[
-            "agent", "config", "git", "registry", "wall", "sandbox", "sync", "volumes", "runs",
+            "prompt", "agent", "config", "git", "registry", "wall", "sandbox", "sync", "volumes",
+            "runs",
         ],
     ),
     (
         "plan",
-        &[
-            "prompt", "agent", "config", "git", "registry", "sandbox", "session",
-        ],
+        &["agent", "config", "git", "registry", "sandbox", "session"],
     ),
 ];
 

@@ -348,7 +348,7 @@ fn that_memory_was_used_up_is_told() {
         assert_eq!(other.expect_code(1).stderr, "");
         assert_eq!(world.status("one", "killed_for_memory"), "1");
         // Files in memory count.
-        let fill = "head -c 50M /dev/zero >/dev/shm/full";
+        let fill = "dd if=/dev/zero of=/dev/shm/full bs=1M count=50";
         let filled = world.cofferdam(&["exec", "one", "--", "sh", "-c", fill]);
         filled.expect_code(0);
         let used: u64 = world.status("one", "memory").parse().unwrap();
