@@ -69,7 +69,7 @@ halve() {
 # either do that or work in the checkout, which has one mode: one that leaves its mode open and is not here fails. Most of
 # `living_attacks` is about the checkout. Of the command those run so that are about what a sandbox leaves and what becomes of it;
 # its other tests have one mode each.
-moded=(branches:: half_merged:: lifecycle:: living:: living_collect:: living_faults:: living_flows:: living_ports:: living_turns::
+moded=(branches:: half_merged:: lifecycle:: living:: living_collect:: living_dropped:: living_faults:: living_flows:: living_ports:: living_turns::
     notes:: prompts:: shown:: submodules:: bad_input::{beside,hostile,paths,refused,repositories,users}::
     living_attacks::what_{is_traced,wakes_itself})
 moded_cli=(delete:: gc:: kept:: list:: look:: merge::)

@@ -22,7 +22,8 @@ use crate::ui::{output, tty};
 ///
 /// Its exit code is the program's own: 128 and the number of the signal that ended it, 127 where there is no such
 /// program. Signals are passed on to it; a second Ctrl-C kills it, and so does SIGTERM 10 s later. What it prints comes
-/// through as it is. Ctrl-Z stops this command alone, and the program goes on. Without `-i` or `-t` its standard input is at its end, also where something is piped to this command.
+/// through as it is. Ctrl-Z stops this command alone, and the program goes on. Without `-i` or `-t` its standard input is at its
+/// end, also where something is piped to this command.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The sandbox, as `cofferdam list` names it, or the path of a checkout, such as ./there, for its dev sandbox; without it that of the

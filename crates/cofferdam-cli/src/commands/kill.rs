@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use cofferdam::sandbox::SandboxError;
+use cofferdam::sandbox::{Listed, SandboxError};
 use cofferdam::session::living::{self as lives, Condition, ProgramId};
 use cofferdam::session::{Session, SessionError};
 
@@ -57,20 +57,19 @@ pub(crate) async fn run(
     // A mistyped one must not leave half of them ended.
     for text in &arguments.ids {
         let id: ProgramId = text.parse().map_err(|()| unknown(&name, text))?;
-        let is_here = id.start == start && known.iter().any(|one| one.number == id.number);
-        if !is_here && !left.iter().any(|program| program.id == id) {
+        let of_now = |one: &&Listed| id.start == start && one.number == id.number;
+        let listed = known.iter().find(of_now);
+        if listed.is_none() && !left.iter().any(|program| program.id == id) {
             return Err(unknown(&name, text));
         }
-        ids.push(id);
+        ids.push((id, listed.is_some_and(|one| one.exit.is_none())));
     }
     let (signal, told) = if arguments.force {
         (KILL, "killed")
     } else {
         (TERM, "asked to end")
     };
-    for id in ids {
-        let runs = id.start == start
-            && (known.iter()).any(|one| one.number == id.number && one.exit.is_none());
+    for (id, runs) in ids {
         let sent = runs
             && match session.signal(id.number, signal).await {
                 Ok(()) => true,

@@ -242,6 +242,27 @@ fn nothing_stands_still_while_commits_are_checked() {
     user.cofferdam(&["delete", "box"]).expect_code(0);
 }
 
+/// What lands after all is not told before as kept.
+#[test]
+fn what_became_of_a_commit_is_told_once() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    let change = "echo x > new; git add new; git commit -qm new";
+    lives.exec("box", change).expect_code(0);
+    lives.git(&["switch", "-q", "cofferdam/box"]);
+    lives.write("new", "in the way\n");
+    let told = |code: i32, how: &str, other: &str| {
+        let merged = lives.cofferdam(&["merge", "box"]).expect_code(code);
+        let all = merged.to_string();
+        assert_eq!(all.matches(how).count(), 1, "{merged}");
+        assert!(!all.contains(other), "{merged}");
+    };
+    told(1, "kept: 1 commit", "landed: ");
+    std::fs::remove_file(lives.repository().join("new")).unwrap();
+    told(0, "landed: 1 commit", "kept: ");
+    lives.git(&["switch", "-q", "main"]);
+    lives.cofferdam(&["delete", "box"]).expect_code(0);
+}
+
 /// A branch has a slash, and is no path for that.
 #[test]
 fn the_branch_of_a_sandbox_is_no_path() {

@@ -21,6 +21,7 @@ mod lifecycle;
 mod living;
 mod living_attacks;
 mod living_collect;
+mod living_dropped;
 mod living_faults;
 mod living_flows;
 mod living_ports;

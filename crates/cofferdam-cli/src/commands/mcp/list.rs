@@ -48,7 +48,7 @@ struct One {
     yours: bool,
     /// Programs that run in the background, by the ids that `sandbox-output` and `sandbox-kill` know
     programs: Vec<String>,
-    /// Bytes of memory that its programs use
+    /// Bytes that it has in memory
     memory: Option<u64>,
     /// When it was made
     created: String,

@@ -273,6 +273,7 @@ impl Session {
             killed_before: self.killed_before,
             abilities: self.abilities,
             why_mode: self.why_mode.clone(),
+            still: self.still.clone(),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::session::manage::{ManageError, at_risk};
 use crate::session::options::Caller;
 
 const LOOKED: Duration = Duration::from_secs(5);
-/// Bytes of memory that a look leaves to a git.
+/// So many bytes of memory have to be left for a git.
 const ROOM: u64 = 32 << 20;
 /// Prints something else than [`NONE`] where there is any, and nothing where git did not come to its end. The sandbox's own git answers, as
 /// it was told to: who acts on it looks by [`super::rest`], for which its programs stand still.

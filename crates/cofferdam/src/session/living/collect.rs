@@ -77,7 +77,7 @@ impl Session {
     async fn bring_home(&self, reaches: Reaches) -> Result<Collection, SessionError> {
         let named = &self.named;
         let mut turn = turn(&self.caller, named).await?;
-        let frozen = match Frozen::begin(&self.sandbox).await {
+        let frozen = match Frozen::begin(self).await {
             Ok(frozen) => frozen,
             // Programs that wake each other are not waited for: their work is kept, they are not.
             Err(SandboxError::Restless) => {

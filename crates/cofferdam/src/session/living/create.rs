@@ -1,5 +1,7 @@
 //! Making a sandbox that lives on: the same steps as for a run, and at the end somebody else keeps its place.
 
+use std::sync::Arc;
+
 use super::{Named, Session, set_up};
 use crate::git::land::Landing;
 use crate::git::own_files;
@@ -231,6 +233,7 @@ impl Making<'_> {
             sandbox,
             abilities: self.options.sandbox.abilities(),
             why_mode: self.plan.why_mode.clone(),
+            still: Arc::default(),
         };
         let lock = owned.lock()?;
         match session.settle(lock).await {

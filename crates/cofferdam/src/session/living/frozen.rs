@@ -3,6 +3,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use tokio::sync::OwnedMutexGuard;
+
+use super::Session;
 use crate::sandbox::{Sandbox, SandboxError};
 
 /// Its programs stand still until [`Self::go_on`]. Dropped before that, as with a future that nobody waits for any more, it has
@@ -10,15 +13,18 @@ use crate::sandbox::{Sandbox, SandboxError};
 #[derive(Debug)]
 pub(super) struct Frozen {
     sandbox: Arc<dyn Sandbox>,
+    /// Whoever comes next would go on by what this one still has to say.
+    alone: Option<OwnedMutexGuard<()>>,
     began: Instant,
     ended: OnceLock<Instant>,
 }
 
 impl Frozen {
     /// A paused one too: somebody may resume it meanwhile, and each of both holds for itself.
-    pub(super) async fn begin(sandbox: &Arc<dyn Sandbox>) -> Result<Self, SandboxError> {
+    pub(super) async fn begin(session: &Session) -> Result<Self, SandboxError> {
         let this = Self {
-            sandbox: Arc::clone(sandbox),
+            sandbox: Arc::clone(&session.sandbox),
+            alone: Some(Arc::clone(&session.still).lock_owned().await),
             began: Instant::now(),
             ended: OnceLock::new(),
         };
@@ -52,10 +58,13 @@ impl Drop for Frozen {
         if self.ended.get().is_some() {
             return;
         }
-        let sandbox = Arc::clone(&self.sandbox);
+        let (sandbox, alone) = (Arc::clone(&self.sandbox), self.alone.take());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            // Where that fails too, see `go_on`.
-            runtime.spawn(async move { sandbox.thaw().await });
+            runtime.spawn(async move {
+                // Where that fails too, see `go_on`.
+                let _ = sandbox.thaw().await;
+                drop(alone);
+            });
         }
     }
 }

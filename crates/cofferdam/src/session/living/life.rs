@@ -20,7 +20,7 @@ use crate::session::configured::effective;
 use crate::session::emitter::Emitter;
 use crate::session::extra::Beside;
 use crate::session::form::Form;
-use crate::session::manage::goes_on;
+use crate::session::manage::nothing_is_taken_out;
 use crate::session::mode_reason::ModeReason;
 use crate::session::on_shelf::Unpushed;
 use crate::session::plan::error::PlanError;
@@ -265,7 +265,7 @@ pub async fn start(
     };
     // What a killed one left: a supervisor without its sandbox, control groups.
     halt(caller, &named, provider).await?;
-    goes_on(&directory)?;
+    nothing_is_taken_out(&directory)?;
     if !watched::has_ended(&directory).await? {
         return Err(SessionError::Busy { name: name() });
     }
@@ -325,6 +325,7 @@ pub async fn start(
         sandbox,
         abilities: provider.abilities(),
         why_mode: ModeReason::Made,
+        still: Arc::default(),
     };
     if let Err(error) = session.settle(lock).await {
         // Nothing runs that nobody keeps.

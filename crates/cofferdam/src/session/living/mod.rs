@@ -123,6 +123,8 @@ pub struct Session {
     abilities: Abilities,
     /// As it was made, unless this process made it.
     why_mode: ModeReason,
+    /// Of whoever has its programs stand still by this session.
+    still: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// One living sandbox, as a command names it.
@@ -280,6 +282,7 @@ impl Session {
             sandbox,
             abilities: provider.abilities(),
             why_mode: ModeReason::Made,
+            still: Arc::default(),
         };
         session.keep().await?;
         Ok(session)

@@ -33,7 +33,7 @@ impl Session {
         let mut turn = turn(caller, named).await?;
         // A file that is just being written is none yet.
         let alone = this.alone_with_files().await?;
-        let frozen = match Frozen::begin(&this.sandbox).await {
+        let frozen = match Frozen::begin(&this).await {
             Ok(frozen) => frozen,
             Err(SandboxError::Restless) => {
                 let why = "its programs cannot be stopped for a moment".to_owned();

@@ -32,7 +32,7 @@ pub async fn end(
 ) -> Result<(), SessionError> {
     named.check(provider)?;
     let mut turn = turn_to_end(caller, named, provider, Duration::ZERO).await?;
-    manage::goes_on(turn.directory())?;
+    manage::nothing_is_taken_out(turn.directory())?;
     // Nobody checks what it still has: where that is to be done, `merge` does.
     bring_up(caller, named, &mut turn).await?;
     close(caller, named, provider, turn, false).await

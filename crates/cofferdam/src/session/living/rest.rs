@@ -105,7 +105,7 @@ impl Session {
     /// Its own git would leave out what it was told to, and an image may have none.
     async fn rest_of_its_files(&self) -> Result<Rest, SessionError> {
         let turn = turn(&self.caller, &self.named).await?;
-        let frozen = Frozen::begin(&self.sandbox).await;
+        let frozen = Frozen::begin(self).await;
         let frozen = frozen.map_err(|source| self.failed(source))?;
         let rest = gather_rest(&self.caller, &self.named, &turn).await;
         let went_on = frozen.go_on().await;

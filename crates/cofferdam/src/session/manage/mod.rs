@@ -40,7 +40,7 @@ pub(super) use risk::at_risk;
 pub use sandbox_ref::SandboxRef;
 pub use show::{Shown, diff, diff_of, diff_rest, log, still_kept};
 pub(in crate::session) use taken_out::{
-    ended_with_rest, goes_on, has_rest, is_rest, keeps_more, nothing_is_taken_out,
+    ended_with_rest, has_rest, is_rest, keeps_more, nothing_is_taken_out,
 };
 pub(super) use tips::made_branch;
 pub use worktree::worktree;

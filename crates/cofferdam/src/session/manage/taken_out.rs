@@ -64,16 +64,11 @@ pub(in crate::session) fn ended_with_rest(directory: &Path) -> Result<(), FileEr
     note(directory, Destination::WorkingTree)
 }
 
-/// One that is started again, or ended whatever it holds, has not.
-pub(in crate::session) fn goes_on(directory: &Path) -> Result<(), FileError> {
+/// Who works in the sandbox's own files again leaves something anew, and one that is ended whatever it holds may. A commit that was
+/// noted stays so: it is looked at again.
+pub(in crate::session) fn nothing_is_taken_out(directory: &Path) -> Result<(), FileError> {
     fsx::remove_file_if_exists(&directory.join(IN_WORKTREE))?;
     fsx::remove_file_if_exists(&directory.join(APPLIED))
-}
-
-/// Who works in the sandbox's own files again leaves something anew.
-pub(in crate::session) fn nothing_is_taken_out(directory: &Path) -> Result<(), FileError> {
-    forget(directory, Destination::Worktree)?;
-    forget(directory, Destination::WorkingTree)
 }
 
 pub(super) fn is_in(directory: &Path, to: Destination) -> bool {
