@@ -79,8 +79,8 @@ macro_rules! keep_more {
 }
 
 /// Prints the commit, or a dash where there is nothing to commit, and how many paths git cannot read or take, and leaves out; and `1`
-/// where there is [`keep_more`]. Prints
-/// nothing where git needs to look at nothing more closely. The same work is the same commit. Its arguments say which paths.
+/// where there is [`keep_more`]. Prints nothing where git needs to look at nothing more closely. The same work is the same commit. Its
+/// arguments say which paths.
 pub(in crate::session) const COMMIT_THE_REST: &str = commit!(
     concat!(
         no_trap!(),
@@ -570,5 +570,36 @@ fn paths(count: u32) -> String {
     match count {
         1 => "a path".to_owned(),
         count => format!("{count} paths"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A filter of the sandbox's may print before the script does.
+    #[test]
+    fn an_answer_is_one_line_of_the_script() {
+        let id = "0123456789abcdef0123456789abcdef01234567";
+        let made = Some(id.parse().unwrap());
+        let of = |text: &str| Answer::of(text.as_bytes());
+        let answer = |made, unread, more| Some(Answer { made, unread, more });
+        assert_eq!(of(&format!("{id} 0\n")), answer(made.clone(), 0, false));
+        assert_eq!(of(&format!("{id} 2 1\n")), answer(made, 2, true));
+        assert_eq!(of("- 0 \n"), answer(None, 0, false));
+        for forged in [
+            String::new(),
+            "- 0".to_owned(),
+            format!("{id}\n"),
+            format!("{id} 0\n{id} 1\n"),
+            format!("{id} 0 {id} 1\n"),
+            format!("{id} 0 1 1\n"),
+            format!("{id} 0 0\n"),
+            format!("{id} none\n"),
+            format!("{id} -1\n"),
+            "main 0\n".to_owned(),
+        ] {
+            assert_eq!(of(&forged), None, "{forged:?}");
+        }
     }
 }
