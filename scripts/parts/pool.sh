@@ -69,8 +69,8 @@ halve() {
 # either do that or work in the checkout, which has one mode: one that leaves its mode open and is not here fails. Most of
 # `living_attacks` is about the checkout. Of the command those run so that are about what a sandbox leaves and what becomes of it;
 # its other tests have one mode each.
-moded=(branches:: half_merged:: lifecycle:: living:: living_collect:: living_dropped:: living_faults:: living_flows:: living_ports:: living_turns::
-    notes:: prompts:: shown:: submodules:: bad_input::{beside,hostile,paths,refused,repositories,users}::
+moded=(branches:: half_merged:: lifecycle:: living:: living_collect:: living_dropped:: living_faults:: living_flows:: living_ports:: living_small::
+    living_turns:: notes:: prompts:: shown:: submodules:: bad_input::{beside,hostile,paths,refused,repositories,users}::
     living_attacks::what_{is_traced,wakes_itself})
 moded_cli=(delete:: gc:: kept:: list:: look:: merge::)
 mode_share=8
@@ -89,6 +89,7 @@ living_collect::nothing_runs_while	it chooses whether the freezer or signals sto
 living_collect::one_that_fights	it chooses whether the freezer or signals stop it
 living_collect::one_that_never	it chooses whether the freezer or signals stop it
 living_collect::that_it_was_ended	it chooses whether the freezer or signals stop it
+living_small::	containers have numbers of their own in scripts/bench
 orchestrate::	what is tried is no sandbox's
 without_git::	the provider is the test's own
 END

@@ -66,6 +66,7 @@ mod lives;
 mod living;
 mod living_exec;
 mod living_faults;
+mod living_git;
 mod living_home;
 mod living_made;
 mod living_runs;

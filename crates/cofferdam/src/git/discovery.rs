@@ -66,16 +66,23 @@ pub struct Start(PathBuf);
 impl Start {
     /// `path`, where git may look from there.
     pub fn find(path: &Path, workspaces: &Workspaces) -> Result<Self, RepositoryError> {
-        let from = path
-            .canonicalize()
-            .and_then(|path| path.read_dir().map(|_| path))
-            .map_err(|source| RepositoryError::Path {
-                path: path.to_owned(),
-                source,
-            })?;
+        let from = resolved(path)?;
         if workspaces.0.is_empty() {
             return Ok(Self(from));
         }
+        // From the top, and not from further down: nothing that an agent makes meanwhile is in between.
+        match Self::top(&from, workspaces)? {
+            Some(top) => Ok(Self(top)),
+            // Nothing was there, and by the time git looks there may be.
+            None if workspaces.writer(&from).is_some() => {
+                Err(RepositoryError::NotARepository { path: from })
+            }
+            None => Ok(Self(from)),
+        }
+    }
+
+    /// The top of the checkout around `from`, as far as it can be told without git.
+    fn top(from: &Path, workspaces: &Workspaces) -> Result<Option<PathBuf>, RepositoryError> {
         let refuse = |path: &Path| match workspaces.writer(path) {
             None => Ok(()),
             Some(writer) => Err(RepositoryError::AgentsOwn {
@@ -98,19 +105,49 @@ impl Start {
             for directory in behind(above, &dot_git) {
                 refuse(&directory)?;
             }
-            // From here, and not from further down: nothing that an agent makes meanwhile is in between.
-            return Ok(Self(above.to_owned()));
+            return Ok(Some(above.to_owned()));
         }
-        match workspaces.writer(&from) {
-            // Nothing was there, and by the time git looks there may be.
-            Some(_) => Err(RepositoryError::NotARepository { path: from }),
-            None => Ok(Self(from)),
-        }
+        Ok(None)
     }
 
     pub fn path(&self) -> &Path {
         &self.0
     }
+}
+
+/// An absolute path without symlinks, of a directory that can be read.
+fn resolved(path: &Path) -> Result<PathBuf, RepositoryError> {
+    let found = path.canonicalize();
+    let read = found.and_then(|path| path.read_dir().map(|_| path));
+    read.map_err(|source| RepositoryError::Path {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// The top of the checkout around `path`, for whom it is enough to know which one that is: no git is asked whether it can be
+/// used. `None`: only git can say, because there is none, or somebody else owns it.
+pub fn checkout_around(
+    path: &Path,
+    workspaces: &Workspaces,
+) -> Result<Option<RepoPath>, RepositoryError> {
+    let from = resolved(path)?;
+    let Some(top) = Start::top(&from, workspaces)? else {
+        return Ok(None);
+    };
+    let own = rustix::process::geteuid().as_raw();
+    let is_own = |path: &Path| {
+        path.symlink_metadata()
+            .is_ok_and(|found| found.uid() == own)
+    };
+    if !is_own(&top) || !is_own(&top.join(".git")) {
+        return Ok(None);
+    }
+    let found = RepoPath::resolve(&top);
+    Ok(Some(found.map_err(|source| RepositoryError::Path {
+        path: top,
+        source,
+    })?))
 }
 
 /// The directories that a `.git` leads to: its target, and what that shares with others.

@@ -76,7 +76,7 @@ impl Checks {
         if let Some(like) = &self.like {
             return Ok(like.clone());
         }
-        let found = effective(&self.caller, repo).await;
+        let found = effective(&self.caller, &repo.top).await;
         let place = self.caller.home.sandbox(record.id);
         Ok(Like {
             // Whoever has files of its own inside mounts none.

@@ -5,11 +5,11 @@ use std::ffi::OsString;
 
 use super::options::Caller;
 use crate::config::{self, Effective, Merged, Source};
-use crate::git::Repository;
+use crate::names::RepoPath;
 
 /// Read anew each time.
-pub(super) async fn effective(caller: &Caller, repository: &Repository) -> Effective {
-    let (home, top) = (caller.home.clone(), repository.top.clone());
+pub(super) async fn effective(caller: &Caller, top: &RepoPath) -> Effective {
+    let (home, top) = (caller.home.clone(), top.clone());
     let read = move || config::effective(&home, Some((top.as_path(), &top)));
     tokio::task::spawn_blocking(read).await.unwrap_or_default()
 }

@@ -27,7 +27,7 @@ pub async fn doubts(
     repository: Option<&Repository>,
 ) -> Result<Vec<Complaint>, RegistryError> {
     let config = match repository {
-        Some(repository) => effective(caller, repository).await.config,
+        Some(repository) => effective(caller, &repository.top).await.config,
         None => config::effective(&caller.home, None).config,
     };
     let top = repository.map(|repository| repository.top.as_path());

@@ -133,6 +133,8 @@ impl From<VariablesError> for RunErrorKind {
         match error {
             VariablesError::EnvFile(error) => Self::EnvFile(error),
             VariablesError::Git(error) => Self::Git(error),
+            VariablesError::Registry(error) => Self::Registry(error),
+            VariablesError::Repository(error) => Self::Repository(error),
         }
     }
 }

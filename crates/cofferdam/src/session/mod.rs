@@ -48,6 +48,7 @@ mod jailed;
 mod judge;
 mod layers;
 pub mod living;
+mod located;
 mod login;
 mod looking;
 pub mod manage;

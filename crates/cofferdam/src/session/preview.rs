@@ -123,8 +123,12 @@ async fn in_a_sandbox(
     let (mut plan, finished) = plan::settled(caller, options).await?;
     plan.record.is_check = true;
     let events = Emitter::sink(caller.events.clone());
-    let (environment, withheld) =
-        variables::of_a_session(caller, &options.environment, &plan.repository).await?;
+    let (environment, withheld) = variables::of_a_session(
+        caller,
+        &options.environment,
+        &plan.repository.clone().into(),
+    )
+    .await?;
     own_files::ignore(&plan.repository.config_dir())?;
     let mut owned = Owned::create(&caller.home, plan.record.clone())?;
     wall::say_unlogged(&caller.home, &plan.record)?;

@@ -121,7 +121,7 @@ impl Syncing<'_> {
             problems,
             waiting,
             ..
-        } = effective(self.caller, self.repository).await;
+        } = effective(self.caller, &self.repository.top).await;
         let own = self.caller.home.config();
         let is_told = |problem: &Problem| matches!(problem, Problem::Config(error) if self.told && error.path() == own);
         for problem in problems.iter().filter(|problem| !is_told(problem)) {

@@ -7,8 +7,12 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::envfile::{self, EnvFile, EnvFileError, NotTrusted, Withheld};
+use super::located::{LocateError, Located};
 use super::options::{Caller, RunOptions};
+use crate::git::repository::RepositoryError;
 use crate::git::{GitError, Repository, status};
+use crate::names::RepoPath;
+use crate::registry::RegistryError;
 
 /// Why nobody can say which variables there are.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +21,19 @@ pub enum VariablesError {
     EnvFile(#[from] EnvFileError),
     #[error(transparent)]
     Git(#[from] GitError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
+}
+
+impl From<LocateError> for VariablesError {
+    fn from(error: LocateError) -> Self {
+        match error {
+            LocateError::Registry(error) => Self::Registry(error),
+            LocateError::Repository(error) => Self::Repository(error),
+        }
+    }
 }
 
 /// The agent's declared names and those of `.cofferdam/.env`, then what the caller gave. Also what the
@@ -27,7 +44,7 @@ pub(super) async fn of_a_run(
 ) -> Result<(BTreeMap<OsString, OsString>, Withheld), VariablesError> {
     let declared = options.task.agent.environment();
     let (file, mut withheld) = trusted(repository, &options.caller.cancel).await?;
-    let mut environment = configured(&options.caller, repository).await;
+    let mut environment = configured(&options.caller, &repository.top).await;
     environment.extend(file.resolve(&options.caller.environment, declared));
     environment.extend(options.session.environment.clone());
     // What the agent gets from the caller anyway, or was given by name, is no loss.
@@ -46,12 +63,15 @@ pub(super) async fn of_a_run(
 pub(super) async fn of_a_session(
     caller: &Caller,
     given: &BTreeMap<OsString, OsString>,
-    repository: &Repository,
+    located: &Located,
 ) -> Result<(BTreeMap<OsString, OsString>, Withheld), VariablesError> {
-    let (of_file, mut withheld) =
-        variables(repository, &caller.environment, &[], &caller.cancel).await?;
-    let mut environment = configured(caller, repository).await;
-    environment.extend(of_file);
+    let file = EnvFile::read(located.top().as_path())?;
+    let (file, mut withheld) = match file.needs_trust() {
+        true => as_trusted(file, located.repository(caller).await?, &caller.cancel).await?,
+        false => (file, Withheld::default()),
+    };
+    let mut environment = configured(caller, located.top()).await;
+    environment.extend(file.resolve(&caller.environment, &[]));
     environment.extend(given.clone());
     let unset = |name: &String| !environment.contains_key(OsStr::new(name));
     withheld.callers.retain(unset);
@@ -60,10 +80,8 @@ pub(super) async fn of_a_session(
 }
 
 /// Those of `env` in the configuration. What is wrong there is told when the sandbox is synced.
-async fn configured(caller: &Caller, repository: &Repository) -> BTreeMap<OsString, OsString> {
-    let config = super::configured::effective(caller, repository)
-        .await
-        .config;
+async fn configured(caller: &Caller, top: &RepoPath) -> BTreeMap<OsString, OsString> {
+    let config = super::configured::effective(caller, top).await.config;
     crate::sync::variables(&config, &caller.environment)
 }
 
@@ -93,7 +111,15 @@ async fn trusted(
     repository: &Repository,
     cancel: &CancellationToken,
 ) -> Result<(EnvFile, Withheld), VariablesError> {
-    let mut file = EnvFile::read(repository.top.as_path())?;
+    let file = EnvFile::read(repository.top.as_path())?;
+    as_trusted(file, repository, cancel).await
+}
+
+async fn as_trusted(
+    mut file: EnvFile,
+    repository: &Repository,
+    cancel: &CancellationToken,
+) -> Result<(EnvFile, Withheld), VariablesError> {
     if !file.needs_trust() {
         return Ok((file, Withheld::default()));
     }

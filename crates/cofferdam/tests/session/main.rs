@@ -25,6 +25,7 @@ mod living_dropped;
 mod living_faults;
 mod living_flows;
 mod living_ports;
+mod living_small;
 mod living_turns;
 mod living_watch;
 mod notes;

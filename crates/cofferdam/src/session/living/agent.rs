@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{Collection, Session, SessionError, discover};
+use super::{Collection, Session, SessionError};
 use crate::fsx::{FileError, lock};
 use crate::git::{DiffStyle, Identity, UserRules, copied, identity};
 use crate::registry::{self, Reach, Setup, Strategy};
@@ -17,6 +17,7 @@ use crate::session::error::{RunError, RunErrorKind};
 use crate::session::event::{Event, Notice};
 use crate::session::form::Form;
 use crate::session::iterate::{self, Iterating, Work};
+use crate::session::located::discover;
 use crate::session::manage::made_branch;
 use crate::session::mode_reason::ModeReason;
 use crate::session::network;
@@ -243,8 +244,8 @@ impl Session {
         }
         let caller = &self.caller;
         // Commits came home since the session began.
-        let here = discover(caller, self.named.repository.top.as_path()).await;
-        let here = here.map_err(|error| RunErrorKind::Session(Box::new(error)))?;
+        let here = discover(caller, self.named.located.top().as_path()).await;
+        let here = here.map_err(|error| RunErrorKind::Session(Box::new(error.into())))?;
         let rules = UserRules {
             config: Some(&plan.config),
             caller_home: caller.user_home.as_deref(),
@@ -334,7 +335,7 @@ impl Session {
 
     /// What it was made with, as far as a task asks.
     fn options(&self, form: &Form, sandbox: Contained) -> SessionOptions {
-        let mut options = SessionOptions::new(self.named.repository.top.as_path(), sandbox);
+        let mut options = SessionOptions::new(self.named.located.top().as_path(), sandbox);
         options.name = Some(self.record().name.to_string());
         options.environment = form.environment();
         options.limits = form.limits();
@@ -353,9 +354,10 @@ impl Session {
         // What came home meanwhile is none of this task's.
         let record = registry::load(&caller.home, self.id())?;
         let user = caller.user_home.as_deref();
-        let config = identity::user_config(&self.named.repository, user, &caller.cancel).await?;
+        let repository = self.named.repository(caller).await?;
+        let config = identity::user_config(repository, user, &caller.cancel).await?;
         let author = config.identity.clone().unwrap_or_else(Identity::fallback);
-        let repository = self.named.repository.clone();
+        let repository = repository.clone();
         let target_branch = match &record.strategy {
             Strategy::MergeToHead { target } => target.to_string(),
             Strategy::Head | Strategy::Branch => repository.head.branch_text(),

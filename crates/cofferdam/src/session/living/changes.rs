@@ -100,8 +100,9 @@ fn told(printed: &[u8]) -> Option<bool> {
 }
 
 async fn in_its_worktree(caller: &Caller, named: &Named) -> Option<bool> {
-    let (repo, record) = (&named.repository, &named.record);
+    let record = &named.record;
     record.worktree.as_ref()?;
+    let repo = named.repository(caller).await.ok()?;
     let at = record.landed.as_ref().unwrap_or(&record.base);
     let user = caller.user_home.as_deref();
     let found = at_risk(&caller.home, repo, record, at, user, &caller.cancel).await;

@@ -143,7 +143,10 @@ async fn bring_home(
 /// meanwhile.
 pub(super) async fn holds_uncommitted(caller: &Caller, named: &Named, turn: &Owned) -> bool {
     let (author, events) = (Identity::fallback(), Emitter::silent());
-    collector(caller, named, &author, &events)
+    let Ok(repository) = named.repository(caller).await else {
+        return true;
+    };
+    collector(caller, repository, &author, &events)
         .copy_is_dirty(turn)
         .await
 }
@@ -151,14 +154,14 @@ pub(super) async fn holds_uncommitted(caller: &Caller, named: &Named, turn: &Own
 /// From one that goes on.
 pub(super) fn collector<'a>(
     caller: &'a Caller,
-    named: &'a Named,
+    repo: &'a Repository,
     author: &'a Identity,
     events: &'a Emitter,
 ) -> Collector<'a> {
     Collector {
         reaches: Reaches::WhileItLives,
         home: &caller.home,
-        repo: &named.repository,
+        repo,
         author,
         events,
         limit: caller.collect_limit,
@@ -175,7 +178,8 @@ pub(super) async fn gather(
     (reaches, frozen): (Reaches, Option<&Frozen>),
 ) -> Result<Collection, SessionError> {
     let user = caller.user_home.as_deref();
-    let config = identity::user_config(&named.repository, user, &caller.cancel).await?;
+    let repository = named.repository(caller).await?;
+    let config = identity::user_config(repository, user, &caller.cancel).await?;
     let fallback = Identity::fallback();
     let told = Told::default();
     let events = Emitter::sink(told.beside(&caller.events));
@@ -194,7 +198,7 @@ pub(super) async fn gather(
     let collector = Collector {
         reaches,
         judge: judging.as_ref(),
-        ..collector(caller, named, author, &events)
+        ..collector(caller, repository, author, &events)
     };
     let collected = Box::pin(collector.collect(turn, Source::State)).await;
     let collected = collected.map_err(|source| SessionError::Collect {
@@ -258,8 +262,8 @@ pub(super) async fn bring_up(
     named: &Named,
     turn: &mut Owned,
 ) -> Result<CheckPlan, SessionError> {
-    let found = effective(caller, &named.repository).await;
-    let top = named.repository.top.as_path();
+    let found = effective(caller, named.located.top()).await;
+    let top = named.located.top().as_path();
     let record = &mut turn.record;
     let all = protect::by_now(&record.protected, &found.config, top);
     let plan = CheckPlan::of(&found);

@@ -51,8 +51,12 @@ impl Session {
         let events = Emitter::open(caller.events.clone(), log, &config_dir, "")
             .map_err(|error| nothing(error.into()))?;
         own_files::ignore(&config_dir).map_err(|error| nothing(error.into()))?;
-        let resolved =
-            variables::of_a_session(caller, &options.environment, &plan.repository).await;
+        let resolved = variables::of_a_session(
+            caller,
+            &options.environment,
+            &plan.repository.clone().into(),
+        )
+        .await;
         let (environment, withheld) = resolved.map_err(|error| nothing(error.into()))?;
         let mut record = plan.record.clone();
         record.setup = Setup::Making;
@@ -225,7 +229,7 @@ impl Making<'_> {
         let session = Session {
             caller: self.caller.clone(),
             named: Named {
-                repository: self.plan.repository.clone(),
+                located: self.plan.repository.clone().into(),
                 record: owned.record.clone(),
             },
             // That is when it was started.

@@ -11,6 +11,7 @@ use crate::sandbox::SandboxError;
 use crate::session::collect::error::CollectError;
 use crate::session::envfile::EnvFileError;
 use crate::session::extra::error::ExtraMountError;
+use crate::session::located::LocateError;
 use crate::session::login::LoginError;
 use crate::session::manage::error::ManageError;
 use crate::session::plan::error::PlanError;
@@ -174,6 +175,17 @@ impl From<VariablesError> for SessionError {
         match error {
             VariablesError::EnvFile(error) => Self::EnvFile(error),
             VariablesError::Git(error) => Self::Git(error),
+            VariablesError::Registry(error) => Self::Registry(error),
+            VariablesError::Repository(error) => Self::Repository(error),
+        }
+    }
+}
+
+impl From<LocateError> for SessionError {
+    fn from(error: LocateError) -> Self {
+        match error {
+            LocateError::Registry(error) => Self::Registry(error),
+            LocateError::Repository(error) => Self::Repository(error),
         }
     }
 }

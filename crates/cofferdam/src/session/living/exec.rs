@@ -118,7 +118,7 @@ impl Session {
         self.see_watched().await?;
         let form = Form::read(&self.directory())?;
         let given = form.environment();
-        let resolved = variables::of_a_session(&self.caller, &given, &self.named.repository).await;
+        let resolved = variables::of_a_session(&self.caller, &given, &self.named.located).await;
         let (mut environment, _) = resolved?;
         environment.extend(exec.environment);
         Ok(ExecRequest {

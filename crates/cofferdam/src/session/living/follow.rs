@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::life::turn;
 use super::{Session, SessionError, has_uncollected};
-use crate::git::Oid;
 use crate::git::own_files;
 use crate::git::private_clone::{self, PrivateClone, PrivateHead};
 use crate::git::refs_at::{RefsAt, names_of};
 use crate::git::vault::Vault;
+use crate::git::{Oid, Repository};
 use crate::names::BranchName;
 use crate::process::Exit;
 use crate::sandbox::SandboxError;
@@ -83,7 +83,8 @@ impl Session {
         if !watched::is_shared(self.record()) {
             return Ok(Followed::Same);
         }
-        let (caller, repository) = (&self.caller, &self.named.repository);
+        let caller = &self.caller;
+        let repository = self.named.repository(caller).await?;
         let head = &repository.head;
         let (branch, tip) = (head.branch().cloned(), head.commit().clone());
         let mut turn = turn(caller, &self.named).await?;
@@ -123,13 +124,13 @@ impl Session {
         // What was only kept is safe, but is on no branch: whoever made it goes on from there.
         let on_branch = own.as_ref().and_then(|own| refs.get(own));
         let places = [Some(&tip), Some(record.begins()), on_branch];
-        if !self.is_below(&at, &places).await {
+        if !self.is_below(repository, &at, &places).await {
             return Ok(stays());
         }
         // A branch of that name that was made inside.
         let namesake = tip_of(&branch).filter(|_| branch != record.branch);
         if let Some(namesake) = &namesake
-            && !self.is_below(namesake, &[Some(&tip)]).await
+            && !self.is_below(repository, namesake, &[Some(&tip)]).await
         {
             return Ok(stays());
         }
@@ -199,8 +200,13 @@ impl Session {
     }
 
     /// Whether one of `places` is the commit, or has it below.
-    async fn is_below(&self, commit: &Oid, places: &[Option<&Oid>]) -> bool {
-        let (repository, cancel) = (&self.named.repository, &self.caller.cancel);
+    async fn is_below(
+        &self,
+        repository: &Repository,
+        commit: &Oid,
+        places: &[Option<&Oid>],
+    ) -> bool {
+        let cancel = &self.caller.cancel;
         let places = places.iter().copied().flatten();
         if places.clone().any(|place| place == commit) {
             return true;

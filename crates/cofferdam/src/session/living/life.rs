@@ -50,8 +50,9 @@ pub async fn condition(
 /// Whether it has commits that are not home, as its files say; its programs go on meanwhile. `None`: that cannot be told
 /// now. Bounded: 5 s.
 pub async fn uncollected(caller: &Caller, named: &Named) -> Option<bool> {
-    let (home, repo, record) = (&caller.home, &named.repository, &named.record);
+    let (home, record) = (&caller.home, &named.record);
     let looked = async {
+        let repo = named.repository(caller).await.ok()?;
         let names = names_of(record.id, record.branch.as_ref());
         let refs = RefsAt::read(repo, names, &caller.cancel).await.ok()?;
         has_uncollected(home, repo, record, &refs, &caller.cancel).await
@@ -61,8 +62,8 @@ pub async fn uncollected(caller: &Caller, named: &Named) -> Option<bool> {
 
 /// What is committed on its branch on the shelf alone: see [`Unpushed`]. Bounded: 10 s.
 pub async fn unpushed(caller: &Caller, named: &Named) -> Option<Unpushed> {
-    let (repo, record) = (&named.repository, &named.record);
-    unpushed_of(&caller.home, repo, record, &caller.cancel).await
+    let repo = named.repository(caller).await.ok()?;
+    unpushed_of(&caller.home, repo, &named.record, &caller.cancel).await
 }
 
 /// As [`condition`], of whichever sandbox it is.
@@ -273,9 +274,10 @@ pub async fn start(
     detached::name_earlier(&directory)?;
     // Its programs are named by the start, also those of one that is killed before it is whole.
     form.write(&turn)?;
-    let top = named.repository.top.clone();
+    let repository = named.repository(caller).await?;
+    let top = repository.top.clone();
     let record = &named.record;
-    let mut mounts = anew::mounts(caller, &named.repository, record, &form).await?;
+    let mut mounts = anew::mounts(caller, repository, record, &form).await?;
     if record.dev.is_some() {
         // Of this version.
         mounts.retain(|mount| !guard::is_ours(mount) && !push::is_ours(mount));
@@ -299,11 +301,11 @@ pub async fn start(
         caller_home: caller.user_home.clone(),
         programs: prepare::programs(None),
         unseen: registry::unseen(&caller.home, top.as_path(), caller.user_home.as_deref())?,
-        repository: Some(named.repository.top.clone()),
+        repository: Some(repository.top.clone()),
         image: record.image.clone(),
         limits: form.limits(),
         root: as_root::can_be(record.dev.is_some(), provider.abilities())
-            && as_root::is_wanted(&effective(caller, &named.repository).await.config),
+            && as_root::is_wanted(&effective(caller, named.located.top()).await.config),
         network: network::of_a_record(&caller.home, record),
         lifetime: Lifetime::UntilRemoved {
             state: directory.clone(),
@@ -360,7 +362,7 @@ async fn beside(caller: &Caller, named: &Named) -> Result<Vec<Mount>, SessionErr
     let state = caller.home.sandbox(record.id);
     let beside = Beside {
         caller,
-        repository: &named.repository,
+        repository: named.repository(caller).await?,
         id: record.id,
         hidden: &record.hidden,
     };

@@ -53,15 +53,18 @@ pub use stop::{programs_running, stop, stop_within};
 pub(super) use uncollected::has_uncollected;
 
 use super::dev;
+use super::located::Located;
 use super::mode_reason::ModeReason;
 use super::options::Caller;
 use super::shells::agent_home;
 use super::watched;
 use crate::git::Repository;
-use crate::git::discovery::Start;
+
 use crate::home::Home;
 use crate::names::{BranchName, SandboxId, Slug};
-use crate::registry::{self, DevSandbox, Entry, Lifetime, Phase, Record, Setup, belongs};
+use crate::registry::{
+    self, DevSandbox, Entry, Lifetime, Phase, Record, RegistryError, Setup, belongs,
+};
 use crate::sandbox::{
     self, Abilities, Ability, BindMountProvider, Handle, Sandbox, SandboxError, killed,
 };
@@ -130,34 +133,36 @@ pub struct Session {
 /// One living sandbox, as a command names it.
 #[derive(Debug, Clone)]
 pub struct Named {
-    pub(super) repository: Repository,
+    pub(super) located: Located,
     pub(super) record: Record,
-}
-
-async fn discover(caller: &Caller, directory: &Path) -> Result<Repository, SessionError> {
-    let start = Start::find(directory, &registry::workspaces(&caller.home)?)?;
-    let user = caller.user_home.as_deref();
-    Ok(Repository::discover(&caller.git, &start, user, &caller.cancel).await?)
 }
 
 /// The checkout that a sandbox was made from: it belongs there, whichever one of its repository is `here`, as long as it is
 /// there.
 async fn made_from(
     caller: &Caller,
-    here: Repository,
+    here: Located,
     record: &Record,
-) -> Result<Repository, SessionError> {
-    if here.top.as_path() == record.repository || !belongs::is_where_it_was_made(record) {
+) -> Result<Located, SessionError> {
+    if here.top().as_path() == record.repository || !belongs::is_where_it_was_made(record) {
         return Ok(here);
     }
-    discover(caller, &record.repository).await
+    Ok(Located::around(caller, &record.repository).await?)
 }
 
 impl Named {
     /// The sandbox of the repository around `directory` that is called `name`. An error where it is none that lives on.
     pub async fn find(caller: &Caller, directory: &Path, name: &str) -> Result<Self, SessionError> {
-        let here = discover(caller, directory).await?;
-        let Entry { record, in_use } = registry::find(&caller.home, &here.top, name)?;
+        let here = Located::around(caller, directory).await?;
+        let found = match registry::find(&caller.home, here.top(), name) {
+            // Where git finds no repository there is no sandbox of it either.
+            Err(error @ RegistryError::Unknown { .. }) => {
+                here.repository(caller).await?;
+                return Err(error.into());
+            }
+            found => found?,
+        };
+        let Entry { record, in_use } = found;
         if record.phase == Phase::Stopped {
             let name = record.name.to_string();
             return Err(SessionError::Ended { name });
@@ -174,8 +179,13 @@ impl Named {
             let name = record.name.to_string();
             return Err(SessionError::Ended { name });
         }
-        let repository = made_from(caller, here, &record).await?;
-        Ok(Self { repository, record })
+        let located = made_from(caller, here, &record).await?;
+        Ok(Self { located, record })
+    }
+
+    /// The repository that its work comes home to.
+    pub(super) async fn repository(&self, caller: &Caller) -> Result<&Repository, SessionError> {
+        Ok(self.located.repository(caller).await?)
     }
 
     /// The dev sandbox of the checkout around `directory`, or of a branch of it.
@@ -184,12 +194,12 @@ impl Named {
         directory: &Path,
         branch: Option<&BranchName>,
     ) -> Result<Self, SessionError> {
-        let here = discover(caller, directory).await?;
+        let here = Located::around(caller, directory).await?;
         let of = DevSandbox {
             branch: branch.cloned(),
         };
-        let Some(record) = dev::find(caller, &here.top, &of)? else {
-            let repository = here.top.as_path().to_owned();
+        let Some(record) = dev::find(caller, here.top(), &of)? else {
+            let repository = here.repository(caller).await?.top.as_path().to_owned();
             return Err(SessionError::NoDev { repository, of });
         };
         Self::find(caller, directory, &record.id.to_string()).await

@@ -67,7 +67,8 @@ impl Session {
         turn: &mut Owned,
         frozen: &Frozen,
     ) -> Result<(Recorded, Collection), SessionError> {
-        let (caller, repository) = (&self.caller, &self.named.repository);
+        let caller = &self.caller;
+        let repository = self.named.repository(caller).await?;
         let user = caller.user_home.as_deref();
         let config = identity::user_config(repository, user, &caller.cancel).await?;
         let author = config.identity.unwrap_or_else(Identity::fallback);
@@ -91,7 +92,8 @@ impl Session {
     ) -> Result<(Recorded, Collection), SessionError> {
         let (caller, named) = (&self.caller, &self.named);
         let events = Emitter::sink(caller.events.clone());
-        let collector = || collector(caller, named, author, &events);
+        let repository = named.repository(caller).await?;
+        let collector = || collector(caller, repository, author, &events);
         let failed = |source| SessionError::Collect {
             name: named.record.name.to_string(),
             ended: false,

@@ -145,7 +145,7 @@ impl Session {
         let ended = SandboxRef {
             home: caller.home.clone(),
             git: caller.git.clone(),
-            repository: named.repository.top.as_path().to_owned(),
+            repository: named.located.top().as_path().to_owned(),
             caller_home: caller.user_home.clone(),
             name: named.record.id.to_string(),
             cancel: caller.cancel.clone(),
@@ -193,7 +193,7 @@ async fn look(
     let user = caller.user_home.as_deref();
     let found = at_risk(
         &caller.home,
-        &named.repository,
+        named.repository(caller).await?,
         &turn.record,
         collection.checkout.as_ref().unwrap_or(&turn.record.base),
         user,

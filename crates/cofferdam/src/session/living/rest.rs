@@ -69,7 +69,8 @@ async fn rest_now(
     if let Some(answer) = answer {
         let author = Identity::fallback();
         let events = Emitter::silent();
-        let collector = collector(caller, named, &author, &events);
+        let repository = named.repository(caller).await?;
+        let collector = collector(caller, repository, &author, &events);
         let done = Box::pin(collector.let_in(&turn, &answer)).await;
         return done.map(Some).map_err(|source| failed(named, source));
     }
@@ -88,7 +89,8 @@ pub(super) async fn gather_rest(
 ) -> Result<Rest, SessionError> {
     let author = Identity::fallback();
     let events = Emitter::silent();
-    let collector = collector(caller, named, &author, &events);
+    let repository = named.repository(caller).await?;
+    let collector = collector(caller, repository, &author, &events);
     let done = Box::pin(collector.rest(turn)).await;
     done.map_err(|source| failed(named, source))
 }

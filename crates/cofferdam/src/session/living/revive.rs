@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use super::{Named, SessionError, discover, made_from};
+use super::{Named, SessionError, made_from};
 use crate::git::land::Landing;
 use crate::git::private_clone::PrivateClone;
 use crate::registry::{self, Entry, Lifetime, Owned, Phase, Setup};
 use crate::session::collect;
 use crate::session::form::Form;
+use crate::session::located::discover;
 use crate::session::manage::nothing_is_taken_out;
 use crate::session::options::Caller;
 
@@ -21,7 +22,7 @@ impl Named {
     ) -> Result<Self, SessionError> {
         let here = discover(caller, directory).await?;
         let Entry { record, .. } = registry::find(&caller.home, &here.top, name)?;
-        let repository = made_from(caller, here, &record).await?;
+        let located = made_from(caller, here.into(), &record).await?;
         let mut owned = Owned::adopt(&caller.home, record)?;
         let state = owned.directory().to_owned();
         let record = &mut owned.record;
@@ -68,6 +69,6 @@ impl Named {
         super::agent_home(&state)?;
         owned.save()?;
         let record = owned.record.clone();
-        Ok(Self { repository, record })
+        Ok(Self { located, record })
     }
 }

@@ -58,7 +58,7 @@ impl Session {
             name: self.name().to_string(),
             why,
         };
-        let found = effective(&self.caller, &self.named.repository).await;
+        let found = effective(&self.caller, self.named.located.top()).await;
         if let Some(problem) = found.problems.first() {
             return Err(failed_again(problem.to_string()));
         }
@@ -70,8 +70,8 @@ impl Session {
                 command,
             };
             let given = Form::read(&self.directory())?.environment();
-            let repository = &self.named.repository;
-            let resolved = variables::of_a_session(&self.caller, &given, repository).await;
+            let located = &self.named.located;
+            let resolved = variables::of_a_session(&self.caller, &given, located).await;
             let (environment, _) = resolved?;
             let events = Emitter::sink(self.caller.events.clone());
             let cancel = &self.caller.cancel;

@@ -72,12 +72,12 @@ impl Session {
         let directory = self.directory();
         let form = Form::read(&directory)?;
         let given = form.environment();
-        let repository = &self.named.repository;
-        let resolved = variables::of_a_session(&self.caller, &given, repository).await;
+        let located = &self.named.located;
+        let resolved = variables::of_a_session(&self.caller, &given, located).await;
         let (environment, _) = resolved?;
         let syncing = Syncing {
             caller: &self.caller,
-            repository,
+            repository: self.named.repository(&self.caller).await?,
             state: &directory,
             workdir: &form.workdir(),
             mounts: &self.record().mounts,

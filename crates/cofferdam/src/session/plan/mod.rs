@@ -185,7 +185,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         notices.push(Notice::Renamed { given, name });
     }
     copies::check(repository.top.as_path(), &options.copy)?;
-    let found = effective(caller, &repository).await;
+    let found = effective(caller, &repository.top).await;
     if let Some(problem) = found.unread_setting() {
         let problem = problem.to_string();
         return Err(PlanError::Unread { problem }.into());

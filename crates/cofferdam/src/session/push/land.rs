@@ -198,7 +198,7 @@ impl<'a> Pushing<'a> {
             Ok((record, repository))
         };
         let (mut record, repository) = Box::pin(found).await?;
-        let config = effective(caller, &repository).await.config;
+        let config = effective(caller, &repository.top).await.config;
         record.protected = protect::by_now(&record.protected, &config, repository.top.as_path());
         let noted = shelf::noted(&caller.home, &record, List::Brought)
             .map_err(|error| Refused::host(&error))?;
