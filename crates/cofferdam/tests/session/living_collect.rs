@@ -536,6 +536,7 @@ fn nothing_runs_while_it_is_collected() {
                 .await
                 .unwrap();
             // The control: until then it runs.
+            living::uncollected(&watched.caller, session.named()).await;
             assert!(watched.said().contains("runs"));
             let done = session.collect().await.unwrap();
             assert_eq!(done.commits.len(), 1, "{done:?}");
@@ -582,6 +583,7 @@ fn one_that_fights_standing_still_loses_nothing_but_its_programs() {
             .await
             .unwrap();
         // The control: until then they run.
+        living::uncollected(&watched.caller, session.named()).await;
         assert!(watched.said().contains("runs"));
         let collected = session.collect().await.unwrap();
         assert_eq!(collected.commits.len(), 1, "{collected:?}");

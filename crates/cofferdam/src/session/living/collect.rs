@@ -76,6 +76,8 @@ impl Session {
 
     async fn bring_home(&self, reaches: Reaches) -> Result<Collection, SessionError> {
         let named = &self.named;
+        // While nothing stands still for it.
+        named.repository(&self.caller).await?;
         let mut turn = turn(&self.caller, named).await?;
         let frozen = match Frozen::begin(self).await {
             Ok(frozen) => frozen,

@@ -248,6 +248,7 @@ pub async fn start(
 ) -> Result<Session, SessionError> {
     named.check(provider)?;
     named.check_files(caller)?;
+    let repository = named.repository(caller).await?;
     let turn = turn(caller, &named).await?;
     let name = || named.record.name.to_string();
     let directory = caller.home.sandbox(named.record.id);
@@ -274,7 +275,6 @@ pub async fn start(
     detached::name_earlier(&directory)?;
     // Its programs are named by the start, also those of one that is killed before it is whole.
     form.write(&turn)?;
-    let repository = named.repository(caller).await?;
     let top = repository.top.clone();
     let record = &named.record;
     let mut mounts = anew::mounts(caller, repository, record, &form).await?;

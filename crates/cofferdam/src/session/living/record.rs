@@ -30,6 +30,8 @@ impl Session {
     ) -> Result<(Recorded, Option<Collection>), SessionError> {
         let this = self.whatever_was_cancelled();
         let (caller, named) = (&this.caller, &this.named);
+        // While nothing stands still for it.
+        named.repository(caller).await?;
         let mut turn = turn(caller, named).await?;
         // A file that is just being written is none yet.
         let alone = this.alone_with_files().await?;

@@ -106,6 +106,8 @@ fn failed(named: &Named, source: CollectError) -> SessionError {
 impl Session {
     /// Its own git would leave out what it was told to, and an image may have none.
     async fn rest_of_its_files(&self) -> Result<Rest, SessionError> {
+        // While nothing stands still for it.
+        self.named.repository(&self.caller).await?;
         let turn = turn(&self.caller, &self.named).await?;
         let frozen = Frozen::begin(self).await;
         let frozen = frozen.map_err(|source| self.failed(source))?;
