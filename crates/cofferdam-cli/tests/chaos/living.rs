@@ -350,11 +350,10 @@ fn delete_at_git_calls() {
     at_git_calls_in_each_mode("delete");
 }
 
+/// The others call none.
 #[test]
-fn others_at_git_calls() {
-    for command in ["exec", "pause", "resume", "stop", "start"] {
-        at_git_calls(command, &NONE);
-    }
+fn start_at_git_calls() {
+    at_git_calls("start", &NONE);
 }
 
 pub(crate) const ALL: [&str; 8] = [

@@ -214,18 +214,6 @@ impl Making<'_> {
         owned.record.lifetime = Lifetime::UntilDeleted;
         owned.record.setup = setup;
         owned.save()?;
-        // Whoever was killed before has left nothing that runs.
-        let made = match sandbox.stay().await {
-            Ok(()) => self.make_branch(owned).await,
-            Err(error) => Err(error.into()),
-        };
-        if let Err(error) = made {
-            // Nothing runs that the record does not know of.
-            let _ = sandbox.close().await;
-            (owned.record.lifetime, owned.record.setup) = before;
-            owned.save()?;
-            return Err(error);
-        }
         let session = Session {
             caller: self.caller.clone(),
             named: Named {
@@ -240,11 +228,25 @@ impl Making<'_> {
             still: Arc::default(),
         };
         let lock = owned.lock()?;
-        match session.settle(lock).await {
-            Ok(()) => Ok(session),
-            Err(error) => {
+        // Whoever was killed before has left nothing that runs.
+        let stays = session.sandbox.stay().await;
+        let made = match stays {
+            // Git and the supervisor need nothing of each other.
+            Ok(()) => tokio::join!(self.make_branch(owned), session.settle(lock)),
+            Err(error) => (Err(error.into()), Ok(())),
+        };
+        match made {
+            (Ok(()), Ok(())) => Ok(session),
+            (Ok(()), Err(error)) => {
                 let _ = session.sandbox.close().await;
                 Err(RunErrorKind::Session(Box::new(error)))
+            }
+            (Err(error), _) => {
+                // Nothing runs that the record does not know of.
+                let _ = session.sandbox.close().await;
+                (owned.record.lifetime, owned.record.setup) = before;
+                owned.save()?;
+                Err(error)
             }
         }
     }
