@@ -136,11 +136,18 @@ pub(crate) async fn run(
     } else {
         format!("`cofferdam worktree {name}` gives it a directory of its own")
     };
+    // What is committed here is in the way too, and no stash helps.
+    let first = match &done.applied {
+        Applied::Conflict(_) => format!(
+            "`cofferdam merge {name}` says how its commits come in with git; what is uncommitted here can be committed or stashed first"
+        ),
+        _ => format!(
+            "commit or stash what is yours, or take an earlier one back with `cofferdam apply --undo {name}`"
+        ),
+    };
     Err(CliError::Failed {
         message: format!("nothing was changed: {}", printable_line(&why)),
-        hint: format!(
-            "commit or stash what is yours, or take an earlier one back with `cofferdam apply --undo {name}`; {elsewhere}"
-        ),
+        hint: format!("{first}; {elsewhere}"),
     })
 }
 

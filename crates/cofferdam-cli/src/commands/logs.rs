@@ -118,7 +118,7 @@ pub(crate) async fn run(
                 Some(RUN) => CliError::Failed {
                     message: format!("there is no log of an agent in sandbox `{name}`"),
                     hint: format!(
-                        "let one work there with `cofferdam run --in {name} --prompt '…'`"
+                        "let one work there with `cofferdam run --in {name} --agent claude-code --prompt '…'`"
                     ),
                 },
                 Some(text) => unknown(&name, text),

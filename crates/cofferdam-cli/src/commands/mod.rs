@@ -71,6 +71,7 @@ use crate::arguments::{Arguments, Command};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::output;
 
 /// Runs one command.
 pub(crate) async fn dispatch(
@@ -93,6 +94,7 @@ pub(crate) async fn dispatch(
         Command::Man(arguments) => man::run(&arguments, Arguments::command(), environment),
         command => {
             let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
+            let moves_sandboxes = moves_sandboxes(&command);
             let done = match command {
                 Command::Create(arguments) => {
                     create::run(*arguments, environment, &interrupt).await
@@ -192,9 +194,30 @@ pub(crate) async fn dispatch(
                 }
             };
             match (interrupt.code(), done) {
-                (Some(code), Err(_)) => Err(CliError::Interrupted { code }),
+                (Some(code), Err(_)) => {
+                    if moves_sandboxes {
+                        output::note("interrupted: `cofferdam list` shows how it is now\n");
+                    }
+                    Err(CliError::Interrupted { code })
+                }
                 (_, done) => done,
             }
         }
     }
+}
+
+/// Whether a sandbox may be in another state than before where the command was cut short.
+fn moves_sandboxes(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Create(_)
+            | Command::Start(_)
+            | Command::Stop(_)
+            | Command::Restart(_)
+            | Command::Pause(_)
+            | Command::Resume(_)
+            | Command::Collect(_)
+            | Command::Merge(_)
+            | Command::Delete(_)
+    )
 }

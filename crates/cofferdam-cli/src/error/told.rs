@@ -95,9 +95,10 @@ pub(super) fn agent_hint(error: &AgentFailure) -> Option<String> {
 pub(super) fn request_hint(error: &AgentError) -> Option<String> {
     match error {
         AgentError::NoPrompt { .. } => Some(plan::PROMPT_HINT.to_owned()),
-        AgentError::NoProgram { .. } => {
-            Some("for example `cofferdam run -- ./my-agent.sh`".to_owned())
-        }
+        AgentError::NoProgram { .. } => Some(
+            "name it behind `--` at the end of the same command, such as `-- ./my-agent.sh`"
+                .to_owned(),
+        ),
         AgentError::LongPrompt { .. } => {
             Some("put it into a file, and name that in a short prompt".to_owned())
         }

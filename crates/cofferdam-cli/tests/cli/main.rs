@@ -68,6 +68,7 @@ mod living_exec;
 mod living_faults;
 mod living_git;
 mod living_home;
+mod living_left;
 mod living_made;
 mod living_runs;
 mod living_shells;

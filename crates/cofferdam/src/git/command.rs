@@ -13,12 +13,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::process::{Exit, Finished, Input, Invocation, ProcessError, Running, Sink, Watch};
 
+/// One that a signal ended has said nothing.
+fn after_colon(stderr: &str) -> String {
+    if stderr.is_empty() {
+        return String::new();
+    }
+    format!(": {stderr}")
+}
+
 /// A git call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
     #[error(transparent)]
     Process(#[from] ProcessError),
-    #[error("`git {command}` failed with {exit}: {stderr}")]
+    #[error("`git {command}` failed with {exit}{}", after_colon(stderr))]
     Failed {
         /// The subcommand.
         command: String,

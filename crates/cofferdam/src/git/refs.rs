@@ -440,6 +440,15 @@ pub async fn to_trash(
     Err(last.unwrap_or_else(|| RefError::TrashFull(slug.clone())))
 }
 
+pub async fn is_in_trash(
+    repo: &Repository,
+    tip: &Oid,
+    cancel: &CancellationToken,
+) -> Result<bool, GitError> {
+    let all = list(repo, TRASH, cancel).await?;
+    Ok(all.iter().any(|one| one.id == *tip))
+}
+
 /// Deletes `branch`, which must be at `tip` and checked out nowhere, and keeps `tip` in the trash.
 pub async fn delete_branch_to_trash(
     repo: &Repository,

@@ -68,14 +68,23 @@ pub(crate) async fn run(
         return Err(cofferdam::runs::RunsError::AtWork(record.id).into());
     }
     let Some(mut resume) = Resume::of(&environment.home, &record) else {
+        let sandbox = registry::load(&environment.home, record.sandbox);
+        let within = match sandbox
+            .as_ref()
+            .map(|sandbox| (sandbox.lives_on(), &sandbox.name))
+        {
+            Ok((true, name)) => format!(" --in {name}"),
+            _ => String::new(),
+        };
         return Err(CliError::Failed {
             message: format!("run {} had no conversation that could go on", record.id),
             hint: if record.agent == "command" {
-                "a program of your own keeps none: start it again with `cofferdam run -- PROGRAM`"
-                    .to_owned()
+                format!(
+                    "a program of your own keeps none: start it again with `cofferdam run{within} -- PROGRAM`"
+                )
             } else {
                 format!(
-                    "begin another one with `cofferdam run --agent {} --prompt '…'`",
+                    "begin another one with `cofferdam run{within} --agent {} --prompt '…'`",
                     record.agent
                 )
             },

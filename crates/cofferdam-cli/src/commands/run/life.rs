@@ -11,7 +11,9 @@ use cofferdam::session::living::{Condition, Named};
 use cofferdam::session::{HostOptions, RunErrorKind, RunReport, Session, SessionError};
 use cofferdam::{RunError, RunOptions};
 
+use super::LEAVING;
 use super::arguments::Arguments;
+use crate::ui::shell::shell_word;
 
 /// How long the agent's sandbox lives.
 #[derive(Debug)]
@@ -32,6 +34,18 @@ impl Life {
             None if arguments.keep => Self::Kept,
             None if arguments.on_host => Self::OnHost,
             None => Self::Run,
+        }
+    }
+
+    /// What is said to who does not wait for its commits.
+    pub(super) fn leaving(&self) -> String {
+        match self {
+            Self::Run | Self::OnHost => LEAVING.to_owned(),
+            Self::Kept => "leaving at once; `cofferdam collect SANDBOX` brings home what is left, and `cofferdam list` names it".to_owned(),
+            Self::In(name) => format!(
+                "leaving at once; `cofferdam collect {}` brings home what is left",
+                shell_word(name)
+            ),
         }
     }
 

@@ -89,12 +89,8 @@ pub(crate) async fn run_with(
     } else {
         live.sink()
     };
-    let leaving = if life.stays() {
-        "leaving at once; `cofferdam collect` brings home what is left"
-    } else {
-        LEAVING
-    };
-    let (interrupt, result) = supervise(options, live, leaving, async |options| {
+    let leaving = life.leaving();
+    let (interrupt, result) = supervise(options, live, &leaving, async |options| {
         life::work(options, &life).await
     })
     .await?;
@@ -115,6 +111,7 @@ pub(crate) async fn run_with(
     if let (Some((_, name)), false) = (made, mode == Mode::Json || quiet) {
         living::stood_still(name.as_str(), still, ended);
     }
+    let stays_as = made.map_or_else(String::new, |(_, name)| name.to_string());
     let goes_on = match made {
         Some((id, name)) if life.stays() && registry::is_in_use(&environment.home, id) => {
             let caller = living::caller(environment, &interrupt);
@@ -154,6 +151,7 @@ pub(crate) async fn run_with(
         }
     };
     if let (Some(text), false) = (&goes_on, mode == Mode::Json || quiet) {
+        living::tell_uncommitted(&stays_as, environment, &interrupt).await;
         output::note(text);
     }
     match (interrupt.code(), end) {
@@ -194,11 +192,12 @@ pub(crate) const LEAVING: &str = "leaving at once; `cofferdam gc` brings home wh
 pub(crate) async fn supervise(
     mut options: RunOptions,
     live: Live,
-    leaving: &'static str,
+    leaving: &str,
     work: impl AsyncFnOnce(RunOptions) -> Result<RunReport, RunError>,
 ) -> Result<(Interrupt, Result<RunReport, RunError>), CliError> {
     let feed = live.feed();
-    let interrupt = Interrupt::listen(move |stage| announce(&feed, stage, leaving))
+    let leaving = leaving.to_owned();
+    let interrupt = Interrupt::listen(move |stage| announce(&feed, stage, &leaving))
         .map_err(CliError::Runtime)?;
     options.caller.cancel = interrupt.cancel.clone();
     options.caller.abandon = interrupt.abandon.clone();

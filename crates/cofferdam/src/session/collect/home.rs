@@ -2,7 +2,7 @@
 //! a reference each, and what may not or cannot come home stays in the state directory and is named.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::changed::REFUSED;
@@ -408,6 +408,17 @@ pub(in crate::session) fn keeps_work(directory: &Path) -> bool {
 /// The same of one that lives on, whose files and repository are there in any case.
 pub(in crate::session) fn sets_aside(directory: &Path) -> bool {
     has_entry(directory, is_set_aside)
+}
+
+/// The first of what that is, by its name.
+pub(in crate::session) fn set_aside(directory: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(directory).ok()?.flatten();
+    let mut all: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+    all.sort();
+    let found = all
+        .iter()
+        .find(|name| is_set_aside(&name.to_string_lossy()));
+    found.map(|name| directory.join(name))
 }
 
 /// What the gate refused, and git directories that were moved out of a workspace.

@@ -181,6 +181,19 @@ impl Collector<'_> {
             None if record.branch_is_ours && record.worktree.is_none() => Expected::New,
             None => Expected::At(record.begins()),
         };
+        if let Expected::New = old
+            && self.lives()
+            && let Some(at) = refs::read(self.repo, &branch.full(), self.cancel).await?
+            && at != *accepted.tip()
+        {
+            let why = format!(
+                "branch `{branch}` was moved here, to {}, and the sandbox does not go on from there: what it commits stays beside that branch \
+                 until it has another name (`git branch -m {branch} NEW-NAME`)",
+                at.short()
+            );
+            let reference = accepted.tip_ref();
+            return Ok(Landing::Kept { reference, why });
+        }
         let now = left.as_ref().unwrap_or(record.begins());
         self.about_to_move(owned, now, accepted)?;
         let landing = land::branch(self.repo, branch, old, worktree, accepted, self.cancel).await?;

@@ -42,7 +42,7 @@ mod tips;
 mod unchanged;
 
 pub use error::CollectError;
-pub(super) use home::{keeps_work, sets_aside};
+pub(super) use home::{keeps_work, set_aside, sets_aside};
 pub(super) use packing::rules;
 pub(super) use rest::{ANSWER, COMMIT_THE_REST, Recording};
 pub use rest::{Recorded, Rest};

@@ -121,6 +121,7 @@ impl Session {
         });
         let mut work = Work::default();
         let mut refusals = Refusals::since_now(&self.caller.home, self.record().id);
+        let since = self.refused_from_now_on();
         let worked = self
             .work(
                 (options, &plan.workdir),
@@ -132,7 +133,11 @@ impl Session {
             )
             .await;
         refusals.tell(events);
-        let refused = network::refused(&self.caller.home, self.record()).await;
+        let mut refused = network::refused(&self.caller.home, self.record()).await;
+        if self.why_mode != ModeReason::Made {
+            // What programs were refused before is none of this agent's.
+            refused = since.until_now();
+        }
         let mut kept = Kept {
             run: Some(recorder.record().id),
             id: Some(self.record().id),
@@ -181,7 +186,12 @@ impl Session {
         }
         if let Err(kind) = worked {
             if let Err(error) = &collected {
-                let text = format!("its commits are not home yet: {error}");
+                let text = match error {
+                    SessionError::Collect { source, .. } => {
+                        format!("its commits are not home yet: {source}")
+                    }
+                    error => format!("its commits are not home yet: {error}"),
+                };
                 events.notice(Notice::Other { text });
             }
             events.write(&format!("error: {kind}"));

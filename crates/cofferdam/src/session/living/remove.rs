@@ -183,10 +183,11 @@ async fn look(
         return Err(Box::new(ManageError::Applying { name, checkout }).into());
     }
     let collection = gather(caller, named, turn, (Reaches::WhileItLives, None)).await?;
-    if matches!(collection.landing, Landing::Refused { .. }) {
+    if let Landing::Refused { pack, .. } = &collection.landing {
+        let directory = || turn.directory().to_owned();
         let risk = ManageError::KeptWork {
             name: turn.record.name.to_string(),
-            path: turn.directory().to_owned(),
+            path: pack.clone().unwrap_or_else(directory),
         };
         return Err(Box::new(risk).into());
     }

@@ -2,12 +2,20 @@
 
 use tokio_util::sync::CancellationToken;
 
+use crate::git::land::Landing;
 use crate::git::private_clone::{self, PrivateClone, PrivateHead};
+use crate::git::refs::{self, Own};
 use crate::git::refs_at::{RefsAt, below_own};
 use crate::git::{Oid, Repository};
 use crate::home::Home;
 use crate::names::BranchName;
 use crate::registry::Record;
+
+/// Whether that is where the last commits that came home and did not land are.
+fn is_kept_at(record: &Record, name: &str) -> bool {
+    let landing = record.outcome.as_ref().map(|outcome| &outcome.landing);
+    matches!(landing, Some(Landing::Kept { reference, .. }) if reference == name)
+}
 
 /// So many branches are looked at.
 const BRANCHES: usize = 100;
@@ -41,8 +49,11 @@ pub(in crate::session) async fn has_uncollected(
     if let Some(branch) = &own {
         known.extend(refs.get(branch).cloned());
     }
+    // What only passed the gate is not home yet: where what does not land stays has another name.
+    let passed = refs::own(record.id, Own::Tip);
     let own = below_own(record.id);
     let kept = refs.below(&own);
+    let kept = kept.filter(|(name, _)| *name != passed || is_kept_at(record, name));
     known.extend(kept.map(|(_, id)| id.clone()));
     for tip in tips {
         if known.contains(tip) {

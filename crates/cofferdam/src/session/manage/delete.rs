@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 
 use super::branch::{delete_branch, relies_on};
 use super::gc::{self, Recovered};
@@ -123,6 +124,10 @@ pub async fn bring_home(
     };
     if done.ended {
         done.trash = refs::delete_work(&repo, record.id, &record.name, &target.cancel).await?;
+        if !options.purge {
+            let lost = without_its_branch(&repo, &record, &target.cancel).await?;
+            done.trash.extend(lost);
+        }
     }
     Ok(Some(done))
 }
@@ -204,7 +209,10 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
         // Then it is a stopped one, or gone.
         come_home(target, &repo, &record, options).await?;
         let Ok((_, entry)) = target.find().await else {
-            let trash = refs::delete_work(&repo, record.id, &record.name, cancel).await?;
+            let mut trash = refs::delete_work(&repo, record.id, &record.name, cancel).await?;
+            if !options.purge {
+                trash.extend(without_its_branch(&repo, &record, cancel).await?);
+            }
             return Ok(Deleted {
                 trash,
                 ..gone(record.name)
@@ -270,6 +278,9 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
         worktree::remove(&repo, &worktree)?;
     }
     let (mut trash, mut kept_branch) = (Vec::new(), None);
+    if !options.purge {
+        trash.extend(without_its_branch(&repo, record, cancel).await?);
+    }
     // A branch that was there before the sandbox is the user's.
     if let Some(branch) = own_branch.filter(|_| record.branch_is_ours)
         && let Some(tip) = repo.resolve(&branch.full(), cancel).await?
@@ -314,6 +325,37 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
         kept_work: None,
         left_behind: None,
     })
+}
+
+/// Keeps what came home on a branch that its user has deleted since, as far as it is in nothing else: until now the sandbox
+/// had it too.
+async fn without_its_branch(
+    repo: &Repository,
+    record: &Record,
+    cancel: &CancellationToken,
+) -> Result<Option<String>, ManageError> {
+    let landing = record.outcome.as_ref().map(|outcome| &outcome.landing);
+    let last = match landing {
+        Some(Landing::Landed { tip, .. }) => Some(tip),
+        _ => record.landed.as_ref(),
+    };
+    let (Some(branch), Some(last)) = (own_branch(record), last) else {
+        return Ok(None);
+    };
+    if repo.resolve(&branch.full(), cancel).await?.is_some() {
+        return Ok(None);
+    }
+    let Some(tip) = repo.resolve(last.as_str(), cancel).await? else {
+        return Ok(None);
+    };
+    if repo.is_in_sight(&tip, cancel).await? {
+        return Ok(None);
+    }
+    if refs::is_in_trash(repo, &tip, cancel).await? {
+        return Ok(None);
+    }
+    let kept = refs::to_trash(repo, &record.name, &tip, &[], cancel).await?;
+    Ok(Some(kept))
 }
 
 /// Deletes one whose repository is gone from its place.

@@ -67,7 +67,7 @@ pub enum ManageError {
         /// Below `path`, printable; none where they were not looked up one by one.
         files: Vec<String>,
     },
-    #[error("what did not come home of sandbox `{name}` is only in {}", path.display())]
+    #[error("{} of sandbox `{name}` is only in {}", what_is_kept(path), path.display())]
     KeptWork { name: String, path: PathBuf },
     /// Without the sandbox nobody could finish it or take it back.
     #[error("a `cofferdam apply {name}` into {} was cut short", checkout.display())]
@@ -134,6 +134,13 @@ fn named(files: &[String]) -> String {
     }
     text.push_str(&and_more(files.len().saturating_sub(NAMED)));
     text
+}
+
+fn what_is_kept(path: &Path) -> &'static str {
+    match path.extension() {
+        Some(end) if end == "pack" => "what the gate refused once",
+        _ => "what did not come home",
+    }
 }
 
 fn no_branch(name: &str, branch: &str, running: bool, beside: &[String]) -> String {

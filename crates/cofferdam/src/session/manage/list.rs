@@ -191,7 +191,11 @@ pub async fn list(
             )),
         };
         let there = there.map(|(repo, refs)| (repo, &*refs));
-        summaries.push(summary(home, there, entry, caller_home, cancel).await?);
+        // What is checked out where somebody asks, if that is a checkout of the same repository.
+        let here = only
+            .as_ref()
+            .filter(|here| there.is_some_and(|(repo, _)| repo.common_dir == here.common_dir));
+        summaries.push(summary(home, (there, here), entry, caller_home, cancel).await?);
     }
     Ok(summaries)
 }
@@ -261,7 +265,7 @@ async fn still_has_any(
 
 async fn summary(
     home: &Home,
-    there: Option<(&Repository, &RefsAt)>,
+    (there, here): (Option<(&Repository, &RefsAt)>, Option<&Repository>),
     entry: &Entry,
     caller_home: Option<&Path>,
     cancel: &CancellationToken,
@@ -277,7 +281,7 @@ async fn summary(
         None => Vec::new(),
     };
     let ends: Vec<Oid> = ends.into_iter().map(|tip| tip.id).collect();
-    let ahead = match repo {
+    let ahead = match here.or(repo) {
         Some(repo) if !ends.is_empty() => {
             let known = [&record.base, repo.head.commit()];
             if ends.iter().all(|end| known.contains(&end)) {

@@ -32,12 +32,8 @@ pub(in crate::session) async fn at_risk(
     if let Some(Uncommitted { path, files }) = found {
         return Ok(Some(ManageError::UncommittedWork { name, path, files }));
     }
-    Ok(
-        collect::sets_aside(&directory).then_some(ManageError::KeptWork {
-            name,
-            path: directory,
-        }),
-    )
+    let kept = collect::set_aside(&directory);
+    Ok(kept.map(|path| ManageError::KeptWork { name, path }))
 }
 
 /// A worktree with work that is in no commit.

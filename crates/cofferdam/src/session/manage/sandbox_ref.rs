@@ -164,12 +164,16 @@ impl SandboxRef {
             (Some(own), Some(Landing::Landed { branch, tip })) if own.as_str() == branch => {
                 repo.resolve(tip.as_str(), &self.cancel).await?
             }
+            (Some(_), _) if record.lives_on() => match &record.landed {
+                Some(tip) => repo.resolve(tip.as_str(), &self.cancel).await?,
+                None => None,
+            },
             _ => None,
         };
         Err(ManageError::NoBranch {
             name: record.name.to_string(),
             branch: own.map_or_else(|| refs::own(record.id, refs::Own::Tip), ToString::to_string),
-            running,
+            running: running && !record.lives_on(),
             tip,
             beside,
         })
