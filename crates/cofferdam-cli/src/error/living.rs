@@ -44,7 +44,7 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         ),
         SessionError::NoDev { of, .. } => match &of.branch {
             Some(branch) => format!("make it with `cofferdam start --branch {branch}`"),
-            None => "make it with `cofferdam start`".to_owned(),
+            None => "make it with `cofferdam start`; any other sandbox is named, as `cofferdam list` names it".to_owned(),
         },
         SessionError::Stopped { name } => format!("start it with `cofferdam start {name}`"),
         SessionError::Running { name } => format!("use it with `cofferdam shell {name}`"),

@@ -134,6 +134,31 @@ fn a_run_in_it_tells_of_what_is_in_no_commit() {
     assert!(!taken.stderr.contains("--uncommitted"), "{taken}");
 }
 
+/// What a person was refused before is none of the agent's: nobody opens the wall for that.
+#[test]
+fn a_run_in_it_names_its_own_refusals() {
+    let lives = Lives::with("box", &[]);
+    let asks = |host: &str| format!("bash -c 'exec 3<>/dev/tcp/{host}.example.org/443'; true");
+    lives.exec("box", &asks("before")).expect_code(0);
+    let begun = Instant::now();
+    let is_logged = || {
+        let log = lives.cofferdam(&["net", "log", "box"]).expect_code(0);
+        log.stdout.contains("before.example.org")
+    };
+    while !is_logged() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it is in no log");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let words = ["run", "--in", "box", "--", "sh", "-c"];
+    let ran = lives.cofferdam(&[&words[..], &[&asks("during")]].concat());
+    let ran = ran.expect_code(0);
+    let told = ran.stdout.clone() + &ran.stderr;
+    assert!(
+        told.contains("during.example.org") && !told.contains("before.example.org"),
+        "{ran}"
+    );
+}
+
 #[test]
 fn ahead_is_of_what_is_checked_out_where_somebody_asks() {
     let lives = Lives::with("box", &NONE);
