@@ -95,3 +95,27 @@ fn a_checkout_of_somebody_else_is_asked_of_git() {
         lives.exec("box", "true").expect_code(0);
     }
 }
+
+/// Where the files of a repository are its configuration says, which git reads.
+#[test]
+fn a_checkout_whose_files_are_elsewhere_is_asked_of_git() {
+    let lives = Lives::new();
+    let (top, below) = (lives.repository(), lives.repository().join("src"));
+    lives.write("src/main.txt", "x\n");
+    lives.git(&["add", "src/main.txt"]);
+    lives.git(&["commit", "-q", "-m", "src"]);
+    lives.write(".cofferdam/.env", "WHERE=top\n");
+    lives.write("src/.cofferdam/.env", "WHERE=below\n");
+    lives.git(&["config", "core.worktree", "../.."]);
+    std::fs::rename(top.join(".git"), below.join(".git")).unwrap();
+    let in_it = |words: &[&str]| {
+        let mut command = lives.command(words);
+        command.current_dir(&below);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        finish(command.spawn().unwrap()).expect_code(0)
+    };
+    in_it(&["create", "box", "--network", "none", "--mode", "copy"]);
+    let says = in_it(&["exec", "box", "--", "sh", "-c", "echo $WHERE"]);
+    assert_eq!(says.stdout, "top\n");
+    in_it(&["delete", "box"]);
+}

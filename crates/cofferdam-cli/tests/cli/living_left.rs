@@ -40,6 +40,21 @@ fn what_was_on_a_branch_that_somebody_deleted_is_in_the_trash() {
     assert_eq!(lives.git(&["rev-parse", "refs/cofferdam/trash/box"]), tip);
 }
 
+/// So is what a run has brought home on one, when `gc` forgets its sandbox.
+#[test]
+fn what_a_run_left_on_a_branch_that_somebody_deleted_is_in_the_trash() {
+    let lives = Lives::new();
+    let options = ["--branch", "work", "--name", "box", "--network", "none"];
+    lives.run(&options, &commit_script(&["one"])).expect_code(0);
+    let tip = lives.git(&["rev-parse", "work"]);
+    lives.git(&["branch", "-q", "-D", "work"]);
+    let cleared = lives.cofferdam(&["gc"]).expect_code(0);
+    let told = cleared.stdout.clone() + &cleared.stderr;
+    assert!(told.contains("refs/cofferdam/trash/box"), "{cleared}");
+    assert_eq!(lives.listed("box"), None);
+    assert_eq!(lives.git(&["rev-parse", "refs/cofferdam/trash/box"]), tip);
+}
+
 /// What somebody merged, and deleted the branch of, is nowhere else.
 #[test]
 fn what_is_on_another_branch_is_not_in_the_trash() {
@@ -101,7 +116,7 @@ fn a_branch_that_somebody_moved_has_another_name_before_the_sandbox_goes_on() {
     lives.exec("box", &commit_script(&["two"])).expect_code(0);
     let kept = lives.cofferdam(&["collect", "box"]).expect_code(1);
     let told = kept.stdout.clone() + &kept.stderr;
-    let mends = "git branch -m cofferdam/box NEW-NAME";
+    let mends = "git branch -m";
     assert!(
         told.contains("was moved here") && told.contains(mends),
         "{kept}"
@@ -116,6 +131,22 @@ fn a_branch_that_somebody_moved_has_another_name_before_the_sandbox_goes_on() {
             .git(&["log", "--format=%s", "mine"])
             .starts_with("mine\none\n")
     );
+}
+
+/// Its git is brought to what is checked out now, not to what was before the work came home.
+#[test]
+fn an_agent_in_the_checkout_goes_on_from_what_just_came_home() {
+    let lives = Lives::with("box", &["--head", "--network", "none"]);
+    lives.exec("box", &commit_script(&["one"])).expect_code(0);
+    lives.cofferdam(&["collect", "box"]).expect_code(0);
+    lives.exec("box", &commit_script(&["two"])).expect_code(0);
+    let three = commit_script(&["three"]);
+    let words = ["run", "--in", "box", "--", "sh", "-c", &three];
+    lives.cofferdam(&words).expect_code(0);
+    let subjects = lives.git(&["log", "--format=%s", "main"]);
+    assert!(subjects.starts_with("three\ntwo\none\n"), "{subjects}");
+    lives.cofferdam(&["delete", "box"]).expect_code(0);
+    lives.expect_clean();
 }
 
 #[test]

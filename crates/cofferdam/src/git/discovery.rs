@@ -11,6 +11,8 @@ use super::repository_error::RepositoryError;
 use crate::fsx;
 use crate::names::{RepoPath, Slug};
 
+/// A longer configuration is read by git alone.
+const CONFIG_LIMIT: u64 = 256 << 10;
 /// A longer `.git` file is none.
 const POINTER_LIMIT: u64 = 64 << 10;
 
@@ -126,7 +128,7 @@ fn resolved(path: &Path) -> Result<PathBuf, RepositoryError> {
 }
 
 /// The top of the checkout around `path`, for whom it is enough to know which one that is: no git is asked whether it can be
-/// used. `None`: only git can say, because there is none, or somebody else owns it.
+/// used. `None`: only git can say, because there is none, somebody else owns it, or its files may be elsewhere.
 pub fn checkout_around(
     path: &Path,
     workspaces: &Workspaces,
@@ -141,6 +143,25 @@ pub fn checkout_around(
             .is_ok_and(|found| found.uid() == own)
     };
     if !is_own(&top) || !is_own(&top.join(".git")) {
+        return Ok(None);
+    }
+    // Its files may be elsewhere, says git's configuration then.
+    let says_where = |path: &Path| {
+        ["config", "config.worktree"].iter().any(|name| {
+            let text = fsx::read_bounded(&path.join(name), CONFIG_LIMIT);
+            match text {
+                Ok(text) => text
+                    .to_ascii_lowercase()
+                    .windows(8)
+                    .any(|word| word == b"worktree"),
+                Err(error) => !error.is_not_found(),
+            }
+        })
+    };
+    if behind(&top, &top.join(".git"))
+        .iter()
+        .any(|path| path.is_dir() && says_where(path))
+    {
         return Ok(None);
     }
     let found = RepoPath::resolve(&top);

@@ -11,6 +11,7 @@ use super::error::RegistryError;
 use super::listing::{Entry, Listing, RECORD, list, read, read_dir};
 use super::lock::{making, open_lock, take};
 use super::record::{Phase, Record, Strategy};
+use crate::fsx::FileError;
 use crate::fsx::lock::{self, Held};
 use crate::fsx::{self, Context};
 use crate::home::Home;
@@ -122,6 +123,14 @@ impl Owned {
             lock,
             held: None,
         }))
+    }
+
+    /// Has nobody change its record by a [`Self::turn`] for as long as what is returned is there.
+    pub(crate) async fn alone(&self) -> Result<Option<Held>, RegistryError> {
+        let path = self.directory.join("turn");
+        let taken = lock::take_within(&path, TURN_LIMIT).await;
+        let gone = |error: FileError| gone(&self.record.name, error.into());
+        Ok(taken.map_err(gone)?.map(Held::new))
     }
 
     /// Its lock, for another process to hold as well.

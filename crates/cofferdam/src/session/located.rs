@@ -1,6 +1,7 @@
 //! A repository whose place is known. What git says of it is asked once, by who needs it first.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
@@ -23,14 +24,15 @@ pub(super) enum LocateError {
 #[derive(Debug, Clone)]
 pub(super) struct Located {
     top: RepoPath,
-    found: OnceCell<Repository>,
+    /// Whoever has a copy asks no second time.
+    found: Arc<OnceCell<Repository>>,
 }
 
 impl From<Repository> for Located {
     fn from(repository: Repository) -> Self {
         Self {
             top: repository.top.clone(),
-            found: OnceCell::new_with(Some(repository)),
+            found: Arc::new(OnceCell::new_with(Some(repository))),
         }
     }
 }
@@ -42,7 +44,7 @@ impl Located {
         match discovery::checkout_around(directory, &workspaces)? {
             Some(top) => Ok(Self {
                 top,
-                found: OnceCell::new(),
+                found: Arc::default(),
             }),
             None => Ok(discover(caller, directory).await?.into()),
         }
@@ -53,7 +55,14 @@ impl Located {
     }
 
     pub(super) async fn repository(&self, caller: &Caller) -> Result<&Repository, LocateError> {
-        let find = || discover(caller, self.top.as_path());
+        let find = async || {
+            let (found, top) = (discover(caller, self.top.as_path()).await?, &self.top);
+            if found.top != *top {
+                let (path, top) = (top.as_path().to_owned(), found.top.as_path().to_owned());
+                return Err(RepositoryError::Elsewhere { path, top }.into());
+            }
+            Ok(found)
+        };
         self.found.get_or_try_init(find).await
     }
 }

@@ -188,7 +188,7 @@ impl Collector<'_> {
         {
             let why = format!(
                 "branch `{branch}` was moved here, to {}, and the sandbox does not go on from there: what it commits stays beside that branch \
-                 until it has another name (`git branch -m {branch} NEW-NAME`)",
+                 until you give the branch another name (`git branch -m` does)",
                 at.short()
             );
             let reference = accepted.tip_ref();

@@ -33,6 +33,7 @@ use crate::session::run::take_login_back;
 use crate::session::runlog;
 use crate::session::stream::AgentFailure;
 use crate::session::sync::SyncMode;
+use crate::wall::Refused;
 
 /// The lock of the agent that works, in the state directory.
 const AT_WORK: &str = "agent";
@@ -42,6 +43,18 @@ const LOOKERS: Duration = Duration::from_secs(1);
 /// Nobody's agent is at work in the sandbox of this directory, nor waits for its next start, for as long as this is held; `None`: one is.
 pub(super) async fn nobody_at_work(directory: &Path) -> Result<Option<File>, FileError> {
     lock::take_within(&directory.join(AT_WORK), LOOKERS).await
+}
+
+/// What is more than before. A gateway that was started anew counts from nought.
+fn since(before: &[Refused], mut now: Vec<Refused>) -> Vec<Refused> {
+    for one in &mut now {
+        let known = before.iter().find(|known| known.what == one.what);
+        if let Some(known) = known.filter(|known| known.count <= one.count) {
+            one.count -= known.count;
+        }
+    }
+    now.retain(|one| one.count > 0);
+    now
 }
 
 impl Session {
@@ -121,7 +134,11 @@ impl Session {
         });
         let mut work = Work::default();
         let mut refusals = Refusals::since_now(&self.caller.home, self.record().id);
-        let since = self.refused_from_now_on();
+        // What programs of one that was there before were refused is none of this agent's.
+        let before = match self.why_mode {
+            ModeReason::Made => network::refused(&self.caller.home, self.record()).await,
+            _ => Vec::new(),
+        };
         let worked = self
             .work(
                 (options, &plan.workdir),
@@ -133,11 +150,8 @@ impl Session {
             )
             .await;
         refusals.tell(events);
-        let mut refused = network::refused(&self.caller.home, self.record()).await;
-        if self.why_mode != ModeReason::Made {
-            // What programs were refused before is none of this agent's.
-            refused = since.until_now();
-        }
+        let refused = network::refused(&self.caller.home, self.record()).await;
+        let refused = since(&before, refused);
         let mut kept = Kept {
             run: Some(recorder.record().id),
             id: Some(self.record().id),

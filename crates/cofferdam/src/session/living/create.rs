@@ -22,6 +22,7 @@ use crate::session::report::Kept;
 use crate::session::variables;
 use crate::session::watched::{self, WatchError};
 use crate::wall;
+use crate::wall::supervisor::Supervisor;
 
 impl Session {
     /// Makes a sandbox that lives until it is deleted, of a provider that mounts its files. On an error nothing of it is
@@ -228,6 +229,8 @@ impl Making<'_> {
             still: Arc::default(),
         };
         let lock = owned.lock()?;
+        // From when its supervisor answers others find it: what they would change waits until the branch is there.
+        let alone = owned.alone().await?;
         // Whoever was killed before has left nothing that runs.
         let stays = session.sandbox.stay().await;
         let made = match stays {
@@ -235,15 +238,16 @@ impl Making<'_> {
             Ok(()) => tokio::join!(self.make_branch(owned), session.settle(lock)),
             Err(error) => (Err(error.into()), Ok(())),
         };
+        if made.0.is_err() || made.1.is_err() {
+            // Nothing runs that the record does not know of.
+            let _ = session.sandbox.close().await;
+            let _ = Supervisor::end(owned.directory()).await;
+        }
+        drop(alone);
         match made {
             (Ok(()), Ok(())) => Ok(session),
-            (Ok(()), Err(error)) => {
-                let _ = session.sandbox.close().await;
-                Err(RunErrorKind::Session(Box::new(error)))
-            }
+            (Ok(()), Err(error)) => Err(RunErrorKind::Session(Box::new(error))),
             (Err(error), _) => {
-                // Nothing runs that the record does not know of.
-                let _ = session.sandbox.close().await;
                 (owned.record.lifetime, owned.record.setup) = before;
                 owned.save()?;
                 Err(error)

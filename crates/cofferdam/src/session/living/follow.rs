@@ -17,6 +17,7 @@ use crate::process::Exit;
 use crate::sandbox::SandboxError;
 use crate::session::form::Form;
 use crate::session::inside::{Inside, Output};
+use crate::session::located::discover;
 use crate::session::watched;
 
 /// The index of a large repository is written.
@@ -84,7 +85,8 @@ impl Session {
             return Ok(Followed::Same);
         }
         let caller = &self.caller;
-        let repository = self.named.repository(caller).await?;
+        // What came home since the session began has moved what is checked out.
+        let repository = &discover(caller, self.named.located.top().as_path()).await?;
         let head = &repository.head;
         let (branch, tip) = (head.branch().cloned(), head.commit().clone());
         let mut turn = turn(caller, &self.named).await?;

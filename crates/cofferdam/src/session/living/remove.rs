@@ -73,6 +73,8 @@ async fn end_safely(
     applied: Applied,
 ) -> Result<Collection, SessionError> {
     named.check(provider)?;
+    // While nothing stands still for it.
+    named.repository(caller).await?;
     let mut turn = turn(caller, named).await?;
     let nobody_at_work = nobody_at_work(turn.directory()).await?;
     // A file that is just being written is none yet.

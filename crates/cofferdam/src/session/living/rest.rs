@@ -44,6 +44,7 @@ async fn rest_now(
     named: &Named,
     provider: &dyn BindMountProvider,
 ) -> Result<Option<Rest>, SessionError> {
+    let repository = named.repository(caller).await?;
     let answer = match condition(caller, named, provider).await? {
         Condition::Paused => {
             let name = named.name().to_string();
@@ -69,7 +70,6 @@ async fn rest_now(
     if let Some(answer) = answer {
         let author = Identity::fallback();
         let events = Emitter::silent();
-        let repository = named.repository(caller).await?;
         let collector = collector(caller, repository, &author, &events);
         let done = Box::pin(collector.let_in(&turn, &answer)).await;
         return done.map(Some).map_err(|source| failed(named, source));

@@ -22,6 +22,8 @@ impl Session {
     /// Brings what the configuration says into the sandbox. Waits for whoever changes it. What it may reach is in force first, of this
     /// sandbox alone. Its files are in place one by one, whole or not at all; the commands of `on_sync` are bounded by 600 s each.
     pub async fn sync(&self, mode: SyncMode) -> Result<Synced, SessionError> {
+        // Before anything is in force.
+        self.named.repository(&self.caller).await?;
         let turn = turn(&self.caller, &self.named).await?;
         let rules = self.load_rules().await;
         let synced = self.bring(mode).await;

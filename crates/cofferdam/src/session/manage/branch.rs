@@ -3,7 +3,9 @@
 use tokio_util::sync::CancellationToken;
 
 use super::error::ManageError;
-use crate::git::refs::{RefError, Transaction};
+use super::tips;
+use crate::git::land::Landing;
+use crate::git::refs::{self, RefError, Transaction};
 use crate::git::{Oid, Repository, land};
 use crate::home::Home;
 use crate::names::BranchName;
@@ -48,4 +50,35 @@ pub(super) async fn delete_branch(
     }
     let delete = Transaction::new("cofferdam: deleted").delete(&full, tip);
     Ok(delete.commit(repo, cancel).await?)
+}
+
+/// Keeps what came home on a branch that its user has deleted since, as far as it is in nothing else: until now the sandbox
+/// had it too.
+pub(super) async fn keep_without_branch(
+    repo: &Repository,
+    record: &Record,
+    cancel: &CancellationToken,
+) -> Result<Option<String>, ManageError> {
+    let landing = record.outcome.as_ref().map(|outcome| &outcome.landing);
+    let last = match landing {
+        Some(Landing::Landed { tip, .. }) => Some(tip),
+        _ => record.landed.as_ref(),
+    };
+    let (Some(branch), Some(last)) = (tips::branch(record), last) else {
+        return Ok(None);
+    };
+    if repo.resolve(&branch.full(), cancel).await?.is_some() {
+        return Ok(None);
+    }
+    let Some(tip) = repo.resolve(last.as_str(), cancel).await? else {
+        return Ok(None);
+    };
+    if repo.is_in_sight(&tip, cancel).await? {
+        return Ok(None);
+    }
+    if refs::is_in_trash(repo, &tip, cancel).await? {
+        return Ok(None);
+    }
+    let kept = refs::to_trash(repo, &record.name, &tip, &[], cancel).await?;
+    Ok(Some(kept))
 }

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio_util::sync::CancellationToken;
 
-use super::branch::{delete_branch, relies_on};
+use super::branch::{delete_branch, keep_without_branch, relies_on};
 use super::gc::{self, Recovered};
 use super::risk::{Uncommitted, own_branch, uncommitted_in, worktree_of};
 use super::taken_out::{self, Destination};
@@ -123,11 +122,8 @@ pub async fn bring_home(
         return Ok(None);
     };
     if done.ended {
-        done.trash = refs::delete_work(&repo, record.id, &record.name, &target.cancel).await?;
-        if !options.purge {
-            let lost = without_its_branch(&repo, &record, &target.cancel).await?;
-            done.trash.extend(lost);
-        }
+        let more = refs::delete_work(&repo, record.id, &record.name, &target.cancel).await?;
+        done.trash.extend(more);
     }
     Ok(Some(done))
 }
@@ -164,7 +160,8 @@ async fn come_home(
     options: DeleteOptions,
 ) -> Result<Option<Recovered>, ManageError> {
     let home = target.caller_home.as_deref();
-    match gc::recover_one(&target.home, repo, record.clone(), home, &target.cancel).await {
+    let (known, purge) = (record.clone(), options.purge);
+    match gc::recover_one(&target.home, repo, known, home, purge, &target.cancel).await {
         Ok(recovered) => Ok(Some(recovered)),
         // Another command may have been faster: what is true now is read by who asks.
         Err(ManageError::Registry(RegistryError::Gone(_) | RegistryError::InUse(_))) => Ok(None),
@@ -205,14 +202,13 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
             Err(_) => return Ok(gone(record.name)),
         }
     }
+    let mut trash = Vec::new();
     if record.phase.is_unfinished() {
         // Then it is a stopped one, or gone.
-        come_home(target, &repo, &record, options).await?;
+        let done = come_home(target, &repo, &record, options).await?;
+        trash.extend(done.into_iter().flat_map(|done| done.trash));
         let Ok((_, entry)) = target.find().await else {
-            let mut trash = refs::delete_work(&repo, record.id, &record.name, cancel).await?;
-            if !options.purge {
-                trash.extend(without_its_branch(&repo, &record, cancel).await?);
-            }
+            trash.extend(refs::delete_work(&repo, record.id, &record.name, cancel).await?);
             return Ok(Deleted {
                 trash,
                 ..gone(record.name)
@@ -277,9 +273,9 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
     if let Some(worktree) = worktree_of(&repo, record)? {
         worktree::remove(&repo, &worktree)?;
     }
-    let (mut trash, mut kept_branch) = (Vec::new(), None);
+    let mut kept_branch = None;
     if !options.purge {
-        trash.extend(without_its_branch(&repo, record, cancel).await?);
+        trash.extend(keep_without_branch(&repo, record, cancel).await?);
     }
     // A branch that was there before the sandbox is the user's.
     if let Some(branch) = own_branch.filter(|_| record.branch_is_ours)
@@ -325,37 +321,6 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
         kept_work: None,
         left_behind: None,
     })
-}
-
-/// Keeps what came home on a branch that its user has deleted since, as far as it is in nothing else: until now the sandbox
-/// had it too.
-async fn without_its_branch(
-    repo: &Repository,
-    record: &Record,
-    cancel: &CancellationToken,
-) -> Result<Option<String>, ManageError> {
-    let landing = record.outcome.as_ref().map(|outcome| &outcome.landing);
-    let last = match landing {
-        Some(Landing::Landed { tip, .. }) => Some(tip),
-        _ => record.landed.as_ref(),
-    };
-    let (Some(branch), Some(last)) = (own_branch(record), last) else {
-        return Ok(None);
-    };
-    if repo.resolve(&branch.full(), cancel).await?.is_some() {
-        return Ok(None);
-    }
-    let Some(tip) = repo.resolve(last.as_str(), cancel).await? else {
-        return Ok(None);
-    };
-    if repo.is_in_sight(&tip, cancel).await? {
-        return Ok(None);
-    }
-    if refs::is_in_trash(repo, &tip, cancel).await? {
-        return Ok(None);
-    }
-    let kept = refs::to_trash(repo, &record.name, &tip, &[], cancel).await?;
-    Ok(Some(kept))
 }
 
 /// Deletes one whose repository is gone from its place.

@@ -138,7 +138,7 @@ fn named(files: &[String]) -> String {
 
 fn what_is_kept(path: &Path) -> &'static str {
     match path.extension() {
-        Some(end) if end == "pack" => "what the gate refused once",
+        Some(end) if end == "pack" => "what did not pass the gate",
         _ => "what did not come home",
     }
 }

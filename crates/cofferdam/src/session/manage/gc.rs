@@ -13,6 +13,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::branch::keep_without_branch;
 use super::tips::{made_branch, tips};
 use super::turn::take;
 use super::{Lost, ManageError, half_merged, merged, orphan};
@@ -397,7 +398,7 @@ async fn recover(
             .push(without_commits(repo, &record, Landing::Nothing));
         return;
     }
-    match recover_one(home, repo, record, caller_home, cancel).await {
+    match recover_one(home, repo, record, caller_home, false, cancel).await {
         Ok(recovered) => report.recovered.push(recovered),
         // Another command is at it: fine.
         Err(ManageError::Registry(RegistryError::InUse(_) | RegistryError::Gone(_))) => {}
@@ -476,7 +477,7 @@ pub(in crate::session) async fn recover_in(
     let mut said = Vec::new();
     for Entry { record, .. } in dead {
         let name = record.name.clone();
-        match recover_one(home, repo, record, caller_home, cancel).await {
+        match recover_one(home, repo, record, caller_home, false, cancel).await {
             Ok(done) => said.push(format!(
                 "sandbox `{name}`, whose command had died here, was finished first: {}",
                 done.landing
@@ -491,12 +492,13 @@ pub(in crate::session) async fn recover_in(
     Ok(said)
 }
 
-/// Collects and disposes of one sandbox whose owner is dead.
+/// Collects and disposes of one sandbox whose owner is dead. `purge`: nothing of it goes to the trash.
 pub(super) async fn recover_one(
     home: &Home,
     repo: &Repository,
     record: Record,
     caller_home: Option<&Path>,
+    purge: bool,
     cancel: &CancellationToken,
 ) -> Result<Recovered, ManageError> {
     let owned = Owned::adopt(home, record)?;
@@ -504,7 +506,7 @@ pub(super) async fn recover_one(
         // Another command has done it since the record was read.
         return Err(RegistryError::InUse(owned.record.name.clone()).into());
     }
-    finish_one(home, repo, owned, caller_home, cancel).await
+    finish_one(home, repo, owned, caller_home, purge, cancel).await
 }
 
 /// As [`recover_one`], of one that its maker gives up. Where its commits are now.
@@ -515,7 +517,7 @@ pub(in crate::session) async fn give_up(
     caller_home: Option<&Path>,
     cancel: &CancellationToken,
 ) -> Result<Landing, ManageError> {
-    Ok(finish_one(home, repo, owned, caller_home, cancel)
+    Ok(finish_one(home, repo, owned, caller_home, false, cancel)
         .await?
         .landing)
 }
@@ -525,6 +527,7 @@ async fn finish_one(
     repo: &Repository,
     mut owned: Owned,
     caller_home: Option<&Path>,
+    purge: bool,
     cancel: &CancellationToken,
 ) -> Result<Recovered, ManageError> {
     // All collecting of what a dead command left passes here, and its repository may be another by now.
@@ -563,6 +566,11 @@ async fn finish_one(
     let landing = outcome.landing.clone();
     let (id, base) = (owned.record.id, owned.record.base.clone());
     let made_branch = made_branch(&owned.record);
+    // As long as the record says of them: what disposes may be the end of it.
+    let lost = match purge {
+        true => None,
+        false => keep_without_branch(repo, &owned.record, cancel).await?,
+    };
     let disposal = Disposal {
         home,
         repo,
@@ -585,7 +593,7 @@ async fn finish_one(
         made_branch,
         beside,
         ended: !home.sandbox(id).exists(),
-        trash: Vec::new(),
+        trash: lost.into_iter().collect(),
         changed_outside,
         preserved: disposed.preserved,
     })
@@ -612,8 +620,11 @@ async fn forget_if_empty(
     if all.iter().any(|one| one.reference.contains(&extra)) {
         return Ok(());
     }
-    let removed = format!("sandbox {}", record.name);
+    let mut removed = format!("sandbox {}", record.name);
     if !dry_run {
+        if let Some(kept) = keep_without_branch(repo, &record, cancel).await? {
+            removed.push_str(&format!(", whose commits are {kept} from now on"));
+        }
         match Owned::adopt(home, record) {
             Ok(owned) => owned.forget()?,
             // Another command is at it.
