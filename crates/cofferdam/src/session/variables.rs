@@ -66,9 +66,10 @@ pub(super) async fn of_a_session(
     located: &Located,
 ) -> Result<(BTreeMap<OsString, OsString>, Withheld), VariablesError> {
     let file = EnvFile::read(located.top().as_path())?;
-    let (file, mut withheld) = match file.needs_trust() {
-        true => as_trusted(file, located.repository(caller).await?, &caller.cancel).await?,
-        false => (file, Withheld::default()),
+    let (file, mut withheld) = if file.needs_trust() {
+        as_trusted(file, located.repository(caller).await?, &caller.cancel).await?
+    } else {
+        (file, Withheld::default())
     };
     let mut environment = configured(caller, located.top()).await;
     environment.extend(file.resolve(&caller.environment, &[]));

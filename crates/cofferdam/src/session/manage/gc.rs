@@ -567,9 +567,10 @@ async fn finish_one(
     let (id, base) = (owned.record.id, owned.record.base.clone());
     let made_branch = made_branch(&owned.record);
     // As long as the record says of them: what disposes may be the end of it.
-    let lost = match purge {
-        true => None,
-        false => keep_without_branch(repo, &owned.record, cancel).await?,
+    let lost = if purge {
+        None
+    } else {
+        keep_without_branch(repo, &owned.record, cancel).await?
     };
     let disposal = Disposal {
         home,
