@@ -572,9 +572,10 @@ fn status(error: &ApiError) -> Option<u16> {
     }
 }
 
-/// Podman 4.3 has no status of its own for it.
+/// Podman 4.3 has no status of its own for it, and other words while the one that has the name is just being removed.
 fn is_taken(error: &ApiError) -> bool {
-    status(error) == Some(CONFLICT) || said(error).contains("already in use")
+    let words = ["already in use", "is in use: container already exists"];
+    status(error) == Some(CONFLICT) || words.iter().any(|words| said(error).contains(words))
 }
 
 /// Docker has a status for it, Podman 4.3 has not; where the name makes another path, a router of either sends elsewhere.
