@@ -57,6 +57,14 @@ impl Lives {
         self.cofferdam(&["exec", name, "--", "sh", "-c", script])
     }
 
+    /// What `cofferdam status` says of it.
+    #[track_caller]
+    pub(crate) fn status(&self, name: &str, field: &str) -> serde_json::Value {
+        let done = self.cofferdam(&["status", "--json", name]).expect_code(0);
+        let mut told: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+        told[field].take()
+    }
+
     /// What the command starts for a checkout that is to be watched.
     pub(crate) fn watcher(&self) -> Watcher {
         let command = self.0.command(&["watch-checkout"]);

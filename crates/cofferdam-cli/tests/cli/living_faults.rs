@@ -56,6 +56,11 @@ fn creating_that_is_interrupted_leaves_nothing() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let done = finish(child).expect_code(130);
     assert_eq!(done.stdout, "");
+    assert!(
+        done.stderr
+            .ends_with("interrupted: `cofferdam list` shows how it is now\n"),
+        "{done}"
+    );
     assert_eq!(lives.references(), before);
     lives.expect_clean();
     // The name is free.

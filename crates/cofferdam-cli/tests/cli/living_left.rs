@@ -3,18 +3,10 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-
 use crate::environment::{commit_script, finish};
 use crate::lives::Lives;
 
 const NONE: [&str; 2] = ["--network", "none"];
-
-fn status(lives: &Lives, field: &str) -> serde_json::Value {
-    let done = lives.cofferdam(&["status", "--json", "box"]).expect_code(0);
-    let mut told: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
-    told[field].take()
-}
 
 /// Its user deleted the branch while the sandbox had what was on it: what goes with the sandbox is in the trash.
 #[test]
@@ -98,10 +90,10 @@ fn what_only_passed_the_gate_is_still_to_be_collected() {
     let text = std::fs::read_to_string(&record).unwrap();
     cofferdam::fsx::write_private(&record, text.replace(&after, &before).as_bytes()).unwrap();
     assert_eq!(lives.git(&["rev-parse", &own]), after);
-    assert_eq!(status(&lives, "uncollected"), true);
+    assert_eq!(lives.status("box", "uncollected"), true);
     lives.cofferdam(&["collect", "box"]).expect_code(0);
     assert_eq!(lives.git(&["rev-parse", "cofferdam/box"]), after);
-    assert_eq!(status(&lives, "uncollected"), false);
+    assert_eq!(lives.status("box", "uncollected"), false);
 }
 
 /// Who commits on its branch here is told what that means for the sandbox, with a command that mends it.
@@ -213,36 +205,4 @@ fn ahead_is_of_what_is_checked_out_where_somebody_asks() {
     // Not in the one that it was made from.
     assert_eq!(ahead(&lives.cofferdam(&["list", "--json"])), 1);
     lives.git(&["worktree", "remove", "--force", "../linked"]);
-}
-
-#[test]
-fn who_is_interrupted_is_told_where_to_look() {
-    let lives = Lives::new();
-    let there = lives.temporary().join("there");
-    let hook = format!("touch '{}'; sleep 600", there.display());
-    let making = lives
-        .command(&[
-            "create",
-            "box",
-            "--network",
-            "none",
-            "--on-host-ready",
-            &hook,
-        ])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let begun = Instant::now();
-    while !there.exists() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "no hook runs");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    kill_process(Pid::from_child(&making), Signal::INT).unwrap();
-    let done = finish(making).expect_code(130);
-    assert!(
-        done.stderr.contains("interrupted: `cofferdam list`"),
-        "{done}"
-    );
-    lives.expect_clean();
 }

@@ -5,12 +5,6 @@ use cofferdam_lab::skip;
 use crate::environment::TestEnvironment;
 use crate::lives::Lives;
 
-fn status(lives: &Lives, field: &str) -> serde_json::Value {
-    let done = lives.cofferdam(&["status", "--json", "box"]).expect_code(0);
-    let mut told: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
-    told[field].take()
-}
-
 /// What somebody named to be in the sandbox did not stay outside of it.
 #[test]
 fn a_copied_file_has_not_stayed_outside() {
@@ -294,7 +288,7 @@ fn a_program_that_was_left_running_is_ended_by_its_id() {
         let done = lives.cofferdam(&words).expect_code(0);
         done.stdout.trim_end().to_owned()
     };
-    let running = || status(&lives, "programs").as_array().unwrap().len();
+    let running = || lives.status("box", "programs").as_array().unwrap().len();
     let heard = leave("trap 'echo heard; exit 3' TERM; echo ready; while :; do sleep 0.1; done");
     let deaf = leave("trap '' TERM; echo ready; while :; do sleep 0.1; done");
     let wait = |id: &str, until: &str| {
@@ -425,13 +419,13 @@ fn one_whose_memory_is_nearly_used_up_is_only_looked_at() {
         return skip!("limits of memory: {}", made.stderr.trim_end());
     }
     lives.exec("box", "echo x > new.txt").expect_code(0);
-    assert_eq!(status(&lives, "changes"), true);
-    assert_eq!(status(&lives, "memory_limit"), 96 << 20);
-    let before = status(&lives, "memory").as_u64().unwrap();
+    assert_eq!(lives.status("box", "changes"), true);
+    assert_eq!(lives.status("box", "memory_limit"), 96 << 20);
+    let before = lives.status("box", "memory").as_u64().unwrap();
     lives
         .exec("box", "head -c 70M /dev/zero > /tmp/full")
         .expect_code(0);
-    let used = status(&lives, "memory").as_u64().unwrap();
+    let used = lives.status("box", "memory").as_u64().unwrap();
     assert!(
         used >= before + (65 << 20) && used < 96 << 20,
         "{before}, {used}"
@@ -440,9 +434,9 @@ fn one_whose_memory_is_nearly_used_up_is_only_looked_at() {
     assert!(listed["memory"].as_u64().unwrap() >= 65 << 20, "{listed}");
     let shown = lives.cofferdam(&["status", "box"]).expect_code(0);
     assert!(shown.stdout.contains(" of 100.6 MB"), "{shown}");
-    assert_eq!(status(&lives, "changes"), serde_json::Value::Null);
-    assert_eq!(status(&lives, "killed_for_memory"), 0);
+    assert_eq!(lives.status("box", "changes"), serde_json::Value::Null);
+    assert_eq!(lives.status("box", "killed_for_memory"), 0);
     // Once there is room it is looked at again.
     lives.exec("box", "rm /tmp/full").expect_code(0);
-    assert_eq!(status(&lives, "changes"), true);
+    assert_eq!(lives.status("box", "changes"), true);
 }

@@ -111,15 +111,15 @@ pub(crate) async fn run_with(
     if let (Some((_, name)), false) = (made, mode == Mode::Json || quiet) {
         living::stood_still(name.as_str(), still, ended);
     }
-    let stays_as = made.map_or_else(String::new, |(_, name)| name.to_string());
     let goes_on = match made {
         Some((id, name)) if life.stays() && registry::is_in_use(&environment.home, id) => {
             let caller = living::caller(environment, &interrupt);
-            Some(if living::is_stopped(id, &caller, environment).await {
+            let text = if living::is_stopped(id, &caller, environment).await {
                 format!("{name} was stopped: cofferdam start {name}\n")
             } else {
                 format!("{name} goes on: cofferdam shell {name}\n")
-            })
+            };
+            Some((name.to_string(), text))
         }
         _ => None,
     };
@@ -150,8 +150,8 @@ pub(crate) async fn run_with(
             Err(around.explain(error, &life, environment))
         }
     };
-    if let (Some(text), false) = (&goes_on, mode == Mode::Json || quiet) {
-        living::tell_uncommitted(&stays_as, environment, &interrupt).await;
+    if let (Some((name, text)), false) = (&goes_on, mode == Mode::Json || quiet) {
+        living::tell_uncommitted(name, environment, &interrupt).await;
         output::note(text);
     }
     match (interrupt.code(), end) {

@@ -407,7 +407,7 @@ pub(in crate::session) fn keeps_work(directory: &Path) -> bool {
 
 /// The same of one that lives on, whose files and repository are there in any case.
 pub(in crate::session) fn sets_aside(directory: &Path) -> bool {
-    has_entry(directory, is_set_aside)
+    set_aside(directory).is_some()
 }
 
 /// The first of what that is, by its name.

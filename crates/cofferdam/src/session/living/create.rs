@@ -209,6 +209,8 @@ impl Making<'_> {
         let Some(Ready::Mounted(sandbox)) = ready else {
             return Err(SandboxError::Start("no sandbox".into()).into());
         };
+        // From when its supervisor answers others find it: what they would change waits until the branch is there.
+        let alone = owned.alone().await?;
         // First of all, or one that is up would belong to nobody if this process were killed at the branch. Without that it
         // is made by the first commit that comes home.
         let before = (owned.record.lifetime, owned.record.setup);
@@ -229,8 +231,6 @@ impl Making<'_> {
             still: Arc::default(),
         };
         let lock = owned.lock()?;
-        // From when its supervisor answers others find it: what they would change waits until the branch is there.
-        let alone = owned.alone().await?;
         // Whoever was killed before has left nothing that runs.
         let stays = session.sandbox.stay().await;
         let made = match stays {

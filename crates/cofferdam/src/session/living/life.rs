@@ -60,7 +60,7 @@ pub async fn uncollected(caller: &Caller, named: &Named) -> Option<bool> {
     tokio::time::timeout(LOOKED, looked).await.ok().flatten()
 }
 
-/// What is committed on its branch on the shelf alone: see [`Unpushed`]. Bounded: 10 s.
+/// What is committed on its branch on the shelf alone: see [`Unpushed`]. Bounded: 10 s, and git that looks for its repository.
 pub async fn unpushed(caller: &Caller, named: &Named) -> Option<Unpushed> {
     let repo = named.repository(caller).await.ok()?;
     unpushed_of(&caller.home, repo, &named.record, &caller.cancel).await

@@ -4,7 +4,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::ManageError;
 use super::tips;
-use crate::git::land::Landing;
 use crate::git::refs::{self, RefError, Transaction};
 use crate::git::{Oid, Repository, land};
 use crate::home::Home;
@@ -59,12 +58,7 @@ pub(super) async fn keep_without_branch(
     record: &Record,
     cancel: &CancellationToken,
 ) -> Result<Option<String>, ManageError> {
-    let landing = record.outcome.as_ref().map(|outcome| &outcome.landing);
-    let last = match landing {
-        Some(Landing::Landed { tip, .. }) => Some(tip),
-        _ => record.landed.as_ref(),
-    };
-    let (Some(branch), Some(last)) = (tips::branch(record), last) else {
+    let (Some(branch), Some(last)) = (tips::branch(record), tips::last_home(record)) else {
         return Ok(None);
     };
     if repo.resolve(&branch.full(), cancel).await?.is_some() {

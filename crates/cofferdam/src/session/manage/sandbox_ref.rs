@@ -160,15 +160,9 @@ impl SandboxRef {
                 has_files: record.mode.owns_files() && record.has_files(&self.home),
             });
         }
-        let tip = match (own, landed) {
-            (Some(own), Some(Landing::Landed { branch, tip })) if own.as_str() == branch => {
-                repo.resolve(tip.as_str(), &self.cancel).await?
-            }
-            (Some(_), _) if record.lives_on() => match &record.landed {
-                Some(tip) => repo.resolve(tip.as_str(), &self.cancel).await?,
-                None => None,
-            },
-            _ => None,
+        let tip = match tips::last_home(record) {
+            Some(tip) => repo.resolve(tip.as_str(), &self.cancel).await?,
+            None => None,
         };
         Err(ManageError::NoBranch {
             name: record.name.to_string(),

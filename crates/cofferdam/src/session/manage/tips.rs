@@ -99,6 +99,16 @@ pub(super) fn branch(record: &Record) -> Option<&BranchName> {
     }
 }
 
+/// The commit at which that was when something came home last.
+pub(super) fn last_home(record: &Record) -> Option<&Oid> {
+    let own = branch(record)?;
+    let landing = record.outcome.as_ref().map(|outcome| &outcome.landing);
+    match landing {
+        Some(Landing::Landed { branch, tip }) if own.as_str() == branch => Some(tip),
+        _ => record.landed.as_ref(),
+    }
+}
+
 /// The same where it was made for the sandbox, so that it goes with it.
 pub(in crate::session) fn made_branch(record: &Record) -> Option<String> {
     let made = branch(record).filter(|_| record.branch_is_ours);
