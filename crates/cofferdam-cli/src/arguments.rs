@@ -31,7 +31,9 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
+/// The options of a command are put together when it is the one that was meant: `exec` takes less time than the words of all others.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
     Run(Box<run::Arguments>),
     Interactive(Box<run::interactive::Arguments>),

@@ -21,7 +21,9 @@ use environment::Environment;
 
 /// The whole tree of commands and options.
 pub fn command() -> clap::Command {
-    Arguments::command()
+    let mut root = Arguments::command();
+    root.build();
+    root
 }
 
 /// Parses the command line, runs the command and reports its error.
@@ -80,8 +82,13 @@ pub fn main() -> ExitCode {
 
 /// The command line, and the name of its command, such as `prompt check`.
 fn parse() -> Result<(Arguments, String), clap::Error> {
-    let mut root = command();
-    let mut matches = root.try_get_matches_from_mut(std::env::args_os())?;
+    let mut root = Arguments::command();
+    let mut matches = match root.try_get_matches_from_mut(std::env::args_os()) {
+        Ok(matches) => matches,
+        Err(version) if version.kind() == ErrorKind::DisplayVersion => return Err(version),
+        // Help and errors speak of other commands too, which have no words yet.
+        Err(_) => command().try_get_matches_from_mut(std::env::args_os())?,
+    };
     let (mut names, mut at) = (Vec::new(), &matches);
     while let Some((name, below)) = at.subcommand() {
         names.push(name.to_owned());
@@ -135,9 +142,51 @@ fn narrow(error: &mut clap::Error) {
     error.insert(ContextKind::PriorArg, value);
 }
 
+/// Words that other tools have for commands of ours.
+const ELSEWHERE: [(&str, &str); 18] = [
+    ("attach", "shell"),
+    ("clean", "gc"),
+    ("destroy", "delete"),
+    ("down", "stop"),
+    ("enter", "shell"),
+    ("fetch", "collect"),
+    ("inspect", "status"),
+    ("ls", "list"),
+    ("new", "create"),
+    ("prune", "gc"),
+    ("ps", "list"),
+    ("pull", "collect"),
+    ("remove", "delete"),
+    ("rm", "delete"),
+    ("show", "status"),
+    ("ssh", "shell"),
+    ("unpause", "resume"),
+    ("up", "start"),
+];
+
+/// The tip for a command that is called otherwise here.
+fn called_otherwise(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    // Of a command's own commands it is not.
+    if std::env::args_os().nth(1)?.to_str() != Some(word) {
+        return None;
+    }
+    let (_, command) = ELSEWHERE.iter().find(|(other, _)| other == word)?;
+    Some(format!("here that is `cofferdam {command}`"))
+}
+
 /// `cofferdam run ./my-agent.sh` lacks only the `--` before the program, as `cofferdam exec NAME ls` does; `cofferdam shell NAME -- ls`
 /// is another command.
 fn suggest(error: &mut clap::Error) {
+    if let Some(tip) = called_otherwise(error) {
+        // What looks like it is something else.
+        error.remove(ContextKind::SuggestedSubcommand);
+        let tips = vec![tip.into()];
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        return;
+    }
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return;
     };

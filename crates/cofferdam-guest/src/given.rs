@@ -17,6 +17,7 @@ use crate::idmap::{self, Maps};
 use crate::serve::{self, Own, Resident};
 use crate::sys;
 use crate::tree::{Refusal, shown};
+use crate::unasked;
 
 /// Serves until the end. `socket`: a path below a directory of the host's, which is mounted read-only inside; a host
 /// process listens there. Without one it is this process's standard input. The exit code.
@@ -117,6 +118,9 @@ fn set_up(setup: &Setup, mut fds: Vec<OwnedFd>) -> Result<(Own, Vec<OwnedFd>), R
     };
     for seen in &setup.seen {
         look(seen)?;
+    }
+    if let Some(expected) = &setup.expected {
+        unasked::refuse(&setup.seen, expected)?;
     }
     let listener = match setup.root {
         true if fds.is_empty() => return given("a root without a way to it"),

@@ -32,6 +32,7 @@ mod seccomp;
 mod serve;
 mod sys;
 mod tree;
+mod unasked;
 mod view;
 mod wall;
 

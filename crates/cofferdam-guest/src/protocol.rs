@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 pub use frame::{FrameError, HEAD, MAX_FRAME, body_length, decode, encode};
 pub use proof::{Attempt, Finding, Findings, Observed, Passage};
 pub use setup::{
-    Agent, AsRoot, Attach, Attached, Lifetime, Network, ProcessLimits, Seen, Setup, SetupMount,
-    Source, UNFINISHED_RENAME, UPPER, WORK,
+    Agent, AsRoot, Attach, Attached, Expected, Lifetime, Network, ProcessLimits, Seen, Setup,
+    SetupMount, Source, UNFINISHED_RENAME, UPPER, WORK,
 };
 
 /// Changes whenever a message here changes its meaning: a host and a guest of different numbers do not go on.

@@ -68,6 +68,8 @@ fn setup(who: Who) -> Setup {
         lifetime: Lifetime::UntilEnded,
         group: None,
         seen: Vec::new(),
+        // They are this machine's namespaces, with all that is in them.
+        expected: None,
         root: false,
     }
 }

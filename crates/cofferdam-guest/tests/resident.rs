@@ -61,6 +61,7 @@ impl Made {
             lifetime,
             group: None,
             seen: Vec::new(),
+            expected: None,
             root: false,
         };
         let mut made = Self {

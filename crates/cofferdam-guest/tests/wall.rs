@@ -154,6 +154,7 @@ impl Inside {
                 lifetime: Lifetime::WithConnection,
                 group: None,
                 seen: Vec::new(),
+                expected: None,
                 root: false,
             })
             .unwrap(),

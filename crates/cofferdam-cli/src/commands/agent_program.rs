@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::registry::{RegistryError, Setup};
+use cofferdam::sandbox::{ProgramFault, SandboxError};
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::{Caller, Session, SessionError, SessionExec, SyncMode};
 
@@ -14,11 +15,12 @@ use super::dev::{self, Build, Up, Which, there};
 use super::exec::give_terminal;
 use super::here::is_path;
 use super::making::{DevOptions, MadeIn};
-use super::{create, keep_ready, living};
+use super::{create, delete, keep_ready, living, unstarted};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::output;
+use crate::ui::shell::shell_word;
 
 /// Whose program it is.
 #[derive(Debug)]
@@ -93,21 +95,62 @@ pub(super) async fn open(
         let caller = living::caller(environment, &interrupt);
         in_dev = dev::has_one(&caller, environment, &interrupt).await?;
     }
-    let name = if in_dev {
-        brought_up(&opened, environment).await?
+    let made_in = opened.made.words();
+    let (name, is_new) = if in_dev {
+        (brought_up(&opened, environment).await?, false)
     } else {
-        ready(program, &name, opened.made, environment).await?;
-        name
+        let is_new = ready(program, &name, opened.made, environment).await?;
+        (name, is_new)
     };
     exec.arguments = vec![program.name.into()];
     exec.arguments.extend(opened.words);
-    attach::run(Attached {
+    let attached = Attached {
         name: &name,
         exec,
         callback,
         environment,
-    })
-    .await
+    };
+    match attach::run(attached).await {
+        Err(CliError::NotStarted { error, code, hint }) if is_new && is_missing(&error) => {
+            let instead = taken_back(program, &name, &made_in, environment).await;
+            let hint = instead.unwrap_or(hint);
+            Err(CliError::NotStarted { error, code, hint })
+        }
+        done => done,
+    }
+}
+
+fn is_missing(error: &SessionError) -> bool {
+    let SessionError::Sandbox { source, .. } = error else {
+        return false;
+    };
+    let missing = ProgramFault::Missing;
+    matches!(source, SandboxError::Program { fault, .. } if *fault == missing)
+}
+
+/// A sandbox that was made for a program which is not inside is in the way of the next try. What to do instead; `None`: it
+/// stays.
+async fn taken_back(
+    program: &Program,
+    name: &str,
+    made_in: &str,
+    environment: &Environment,
+) -> Option<String> {
+    let interrupt = Interrupt::quiet().ok()?;
+    let caller = living::caller(environment, &interrupt);
+    let named = living::named(name, &caller, environment).await.ok()?;
+    let command = if name == program.name {
+        format!("cofferdam {name}")
+    } else {
+        format!("cofferdam {} {}", program.name, shell_word(name))
+    };
+    let command = (command.as_str(), made_in);
+    let hint = unstarted::hint_without_it(program.name, command, named.record(), environment);
+    drop(named);
+    delete::taken_back(name, environment, &interrupt)
+        .await
+        .ok()?;
+    Some(hint)
 }
 
 /// The dev sandbox that is meant; its name.
@@ -123,20 +166,21 @@ async fn brought_up(opened: &Opened, environment: &Environment) -> Result<String
     Ok(session.name().to_string())
 }
 
-/// The sandbox is there, runs, and has what the configuration says now.
+/// The sandbox is there, runs, and has what the configuration says now. Whether it was made for that.
 async fn ready(
     program: &Program,
     name: &str,
     place: MadeIn,
     environment: &Environment,
-) -> Result<(), CliError> {
+) -> Result<bool, CliError> {
     let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
     let caller = living::caller(environment, &interrupt);
     let named = match living::named(name, &caller, environment).await {
         Err(SessionError::Registry(RegistryError::Unknown {
             on_branch: None, ..
         })) => {
-            return create::plain(name, place, environment, &interrupt).await;
+            create::plain(name, place, environment, &interrupt).await?;
+            return Ok(true);
         }
         found => found?,
     };
@@ -170,6 +214,6 @@ async fn ready(
     let done = living::shown(&caller, environment, at).await?;
     match interrupt.code() {
         Some(code) => Err(CliError::Interrupted { code }),
-        None => Ok(done?),
+        None => done.map(|()| false).map_err(CliError::from),
     }
 }

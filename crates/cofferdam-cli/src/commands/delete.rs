@@ -92,6 +92,16 @@ pub(crate) async fn run(
     Ok(code)
 }
 
+/// Ends one that was made by the same command a moment ago, unless work is in it.
+pub(super) async fn taken_back(
+    name: &str,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<(), CliError> {
+    let target = target(name.to_owned(), environment, interrupt);
+    delete(&target, DeleteOptions::default(), environment, interrupt).await
+}
+
 async fn delete(
     target: &SandboxRef,
     options: DeleteOptions,

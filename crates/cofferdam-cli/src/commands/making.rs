@@ -263,6 +263,16 @@ impl MadeIn {
     pub(super) fn is_given(&self) -> bool {
         self.place.is_some() || self.image.is_some()
     }
+
+    /// As it was given, to be typed again.
+    pub(super) fn words(&self) -> String {
+        let place = self
+            .place
+            .map(|place| format!(" --sandbox {}", place.name()));
+        let image = self.image.as_ref();
+        let image = image.map(|image| format!(" --image {}", shell_word(image)));
+        [place, image].into_iter().flatten().collect()
+    }
 }
 
 impl From<MadeIn> for Sandbox {

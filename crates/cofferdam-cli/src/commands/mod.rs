@@ -64,10 +64,9 @@ pub(crate) mod worktree;
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use cofferdam::sandbox::engine::Kind;
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::Command;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -90,8 +89,8 @@ pub(crate) async fn dispatch(
         Command::Claude(arguments) => Box::pin(claude::run(*arguments, environment)).await,
         Command::Codex(arguments) => Box::pin(codex::run(*arguments, environment)).await,
         Command::Shell(arguments) => Box::pin(shell::run(*arguments, environment)).await,
-        Command::Completions(arguments) => completions::run(&arguments, Arguments::command()),
-        Command::Man(arguments) => man::run(&arguments, Arguments::command(), environment),
+        Command::Completions(arguments) => completions::run(&arguments, crate::command()),
+        Command::Man(arguments) => man::run(&arguments, crate::command(), environment),
         command => {
             let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
             let moves_sandboxes = moves_sandboxes(&command);

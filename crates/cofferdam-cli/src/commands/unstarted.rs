@@ -29,7 +29,13 @@ pub(super) fn hint(
             "it must be a file that may be executed: `cofferdam exec {name} -- chmod +x {}`",
             shell_word(program)
         ),
-        ProgramFault::Missing if !program.contains('/') => by_name(program, record, environment),
+        ProgramFault::Missing if !program.contains('/') => {
+            let again = Again {
+                start: format!("`cofferdam stop {name} && cofferdam start {name}`"),
+                make: "cofferdam create NAME".to_owned(),
+            };
+            by_name(program, record, environment, &again)
+        }
         ProgramFault::Missing => by_path(Path::new(program), record, environment),
         _ => format!("look with `cofferdam shell {name}`"),
     }
@@ -73,14 +79,37 @@ fn by_path(program: &Path, record: &Record, environment: &Environment) -> String
     )
 }
 
+/// The same for a sandbox that a command made for `program` alone, and which is not there any more. `options`: where it was made, as
+/// they were given.
+pub(super) fn hint_without_it(
+    program: &str,
+    (command, options): (&str, &str),
+    record: &Record,
+    environment: &Environment,
+) -> String {
+    let again = Again {
+        start: format!("`{command}{options}`"),
+        make: command.to_owned(),
+    };
+    by_name(program, record, environment, &again)
+}
+
+/// What is typed when the program is there.
+#[derive(Debug)]
+struct Again {
+    /// A whole command, in its marks.
+    start: String,
+    /// One that options are added to.
+    make: String,
+}
+
 /// What a sandbox shows of this machine's programs is looked up when it starts.
-fn by_name(program: &str, record: &Record, environment: &Environment) -> String {
+fn by_name(program: &str, record: &Record, environment: &Environment, again: &Again) -> String {
     let name = &record.name;
     if Kind::named(&record.provider).is_some() {
         return format!(
-            "the image of sandbox {name} does not have `{program}`: make one with another, `cofferdam create NAME --sandbox {} \
-             --image IMAGE`",
-            record.provider
+            "the image of sandbox {name} does not have `{program}`: make one with another, `{} --sandbox {} --image IMAGE`",
+            again.make, record.provider
         );
     }
     let agents = AGENTS.iter().filter(|kind| !kind.install.is_empty());
@@ -102,7 +131,7 @@ fn by_name(program: &str, record: &Record, environment: &Environment) -> String 
         programs: &[],
         unseen: &unseen,
     };
-    let again = format!("`cofferdam stop {name} && cofferdam start {name}`");
+    let again = &again.start;
     match native::locate(&wanted, &host) {
         None if environment.directory.join(program).is_file() => {
             format!("for the file of that name write `./{program}`")

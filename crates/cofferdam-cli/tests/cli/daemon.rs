@@ -16,6 +16,8 @@ pub(crate) struct Daemon {
     engine: &'static str,
     /// Whether it has the network that engines have by themselves, in a network namespace of its own.
     networked: bool,
+    /// Podman's file of what it gives every container, and the like in its settings.
+    gives: Option<(String, String)>,
     place: tempfile::TempDir,
     running: Option<Child>,
 }
@@ -29,6 +31,14 @@ impl Daemon {
     /// A service of Podman's, with what Podman has here.
     pub(crate) fn podman() -> Self {
         Self::at_rest("podman", false).started()
+    }
+
+    /// The same of an administrator who gives every container something: by lines of `mounts.conf`, and by lines of what
+    /// containers.conf says of containers.
+    pub(crate) fn podman_that_gives(mounts: &str, settings: &str) -> Self {
+        let mut service = Self::at_rest("podman", false);
+        service.gives = Some((mounts.to_owned(), settings.to_owned()));
+        service.started()
     }
 
     /// With a network, which is none of the machine's. Podman's is a service of its own, with what Podman has here.
@@ -46,6 +56,7 @@ impl Daemon {
         Self {
             engine,
             networked,
+            gives: None,
             place: place.unwrap(),
             running: None,
         }
@@ -94,7 +105,12 @@ impl Daemon {
                 add(&["--bridge", "none"]);
             }
         } else {
-            add(&["podman", "system", "service", "--time", "0", &self.host()]);
+            add(&["podman"]);
+            if self.gives.is_some() {
+                let file = self.path("mounts.conf");
+                add(&["--default-mounts-file", file.to_str().unwrap()]);
+            }
+            add(&["system", "service", "--time", "0", &self.host()]);
         }
         words
     }
@@ -116,6 +132,21 @@ impl Daemon {
             .stdin(Stdio::null())
             .stdout(said.try_clone().unwrap())
             .stderr(said);
+        if let Some((mounts, settings)) = &self.gives {
+            let file = self.path("containers.conf");
+            let known = std::env::var_os("CONTAINERS_CONF").map(std::fs::read_to_string);
+            let known = known.map_or_else(String::new, Result::unwrap);
+            let heading = "[containers]";
+            let known = if known.contains(heading) {
+                known
+            } else {
+                format!("{known}\n{heading}\n")
+            };
+            let settings = known.replace(heading, &format!("{heading}\n{settings}"));
+            std::fs::write(&file, settings).unwrap();
+            std::fs::write(self.path("mounts.conf"), mounts).unwrap();
+            command.env("CONTAINERS_CONF", file);
+        }
         self.running = Some(command.spawn().unwrap());
         let began = Instant::now();
         while self.ask(&["version"]).is_err() {

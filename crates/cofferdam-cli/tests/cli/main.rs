@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod agent_missing;
 mod apart;
 mod at_once;
 mod checked;
@@ -41,6 +42,7 @@ mod engine_killed;
 mod engine_no_room;
 mod engine_open;
 mod engine_restarts;
+mod engine_unasked;
 mod engine_versions;
 mod engine_weaker;
 mod environment;
@@ -100,6 +102,7 @@ mod network;
 mod no_sandbox;
 mod notes;
 mod orphans;
+mod other_words;
 mod plan;
 mod planted;
 mod previous;

@@ -21,6 +21,8 @@ pub struct Setup {
     pub group: Option<Vec<u8>>,
     /// What has to be seen where, in namespaces that something else made: looked at before anything else is done.
     pub seen: Vec<Seen>,
+    /// What is there beside that, where anything more of the host's is refused.
+    pub expected: Option<Expected>,
     /// In a container whose user is root: a child stays that, for the host alone. The listener at which that asks it comes with the
     /// set-up, after the sockets of a wall.
     pub root: bool,
@@ -45,6 +47,17 @@ pub struct Seen {
     pub writable: bool,
     /// It is an ordinary user's overlay, in which the kernel renames no directory of the layers below: programs ask the guest.
     pub asks: bool,
+}
+
+/// Of a container, what it has beside what it was given; absolute paths, by which links of an image may lead elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expected {
+    /// New file systems in memory.
+    pub in_memory: Vec<Vec<u8>>,
+    /// Directories that an engine makes for it because its image asks for them.
+    pub volumes: Vec<Vec<u8>>,
+    /// Major and minor numbers of file systems of the host's of which it has one of its own: `/dev`, `/dev/shm`.
+    pub hosts: Vec<(u32, u32)>,
 }
 
 /// What the executable is asked to do on the host as `attach`: to mount what the agent of a container is to have.

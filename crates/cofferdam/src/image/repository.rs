@@ -107,7 +107,7 @@ impl Source {
                 "it is not built on {BASE_IMAGE}: what agents need has to come from elsewhere"
             ));
         }
-        for word in ["ENTRYPOINT", "HEALTHCHECK", "VOLUME"] {
+        for word in ["ENTRYPOINT", "HEALTHCHECK"] {
             if dockerfile::has(&self.dockerfile, word) {
                 remarks.push(format!("its {word} is not used: a sandbox has its own"));
             }

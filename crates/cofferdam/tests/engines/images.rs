@@ -15,7 +15,7 @@ use crate::between::Between;
 use crate::world::{IMAGE, World, each, engine, is_there, mount, ok, run_async, spec};
 
 /// An image with the files of [`IMAGE`] after `script`, which runs in their directory, and with settings of its own.
-fn image(world: &World, name: &str, script: &str, changes: &[&str]) -> String {
+pub(crate) fn image(world: &World, name: &str, script: &str, changes: &[&str]) -> String {
     let name = format!("localhost/cofferdam-test-{name}-{}:1", std::process::id());
     let root = world.directory("image");
     let archive = root.with_extension("tar");

@@ -17,3 +17,4 @@ mod containers;
 mod images;
 mod others;
 mod ready;
+mod unasked;

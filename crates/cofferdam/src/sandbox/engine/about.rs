@@ -1,12 +1,14 @@
 //! What an engine says of itself, and what follows from it for sandboxes.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::Kind;
 use super::users::Users;
 use crate::sandbox::{Limits, SandboxError};
+use crate::text::printable_path;
 
 /// Of its answer what is asked here. What it does not say is not known, and nothing is said of it.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -22,6 +24,8 @@ pub(super) struct About {
     cpu_cfs_quota: Option<bool>,
     runc_commit: Commit,
     runtimes: Option<BTreeMap<String, Runtime>>,
+    /// Where it keeps its own files, as its machine has them.
+    docker_root_dir: Option<PathBuf>,
 }
 
 /// What the sandboxes of an engine do without, as a sentence fragment, and what helps.
@@ -148,10 +152,57 @@ impl About {
         Ok(())
     }
 
+    /// Refuses a directory in which the engine's own files are, or that is among them. A link to it is it.
+    pub(super) fn is_elsewhere(&self, directory: &Path, kind: Kind) -> Result<(), SandboxError> {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let Some(own) = &self.docker_root_dir else {
+            return Ok(());
+        };
+        let (own, there) = (real(own), real(directory));
+        if own.as_os_str().is_empty() || !(own.starts_with(&there) || there.starts_with(&own)) {
+            return Ok(());
+        }
+        Err(SandboxError::Unsupported {
+            what: format!(
+                "{kind} keeps its own files in {}, and no sandbox may be given {}",
+                printable_path(&own),
+                printable_path(directory)
+            ),
+            hint: "work in a clone of the repository elsewhere".to_owned(),
+        })
+    }
+
+    /// Refuses an engine that gives its containers other users than this machine's: a sandbox's files would be nobody's there.
+    pub(super) fn keeps_users(&self, kind: Kind) -> Result<(), SandboxError> {
+        if !self.options().any(|option| option == "name=userns") {
+            return Ok(());
+        }
+        Err(SandboxError::Unsupported {
+            what: format!("{kind} gives all containers other users than this machine's"),
+            hint: "take `userns-remap` out of Docker's settings (daemon.json), and start it again; or run a Docker of your own user's"
+                .to_owned(),
+        })
+    }
+
     /// What sandboxes do without that others have.
     pub(super) fn lacks(&self, kind: Kind, users: Users) -> Vec<Lack> {
         let limits = self.lacks_limits(kind, users).into_iter();
-        limits.chain(self.old_runc()).collect()
+        limits
+            .chain(self.labels(kind))
+            .chain(self.old_runc())
+            .collect()
+    }
+
+    /// Nothing is labelled: where that is enforced, no container may read what is mounted in it.
+    fn labels(&self, kind: Kind) -> Option<Lack> {
+        self.options()
+            .any(|one| one == "name=selinux")
+            .then(|| Lack {
+                what: format!(
+                    "files that SELinux lets the containers of {kind} read, where it is enforced"
+                ),
+                hint: "leave out `--sandbox`: a native sandbox needs no labels".to_owned(),
+            })
     }
 
     /// What is worth to know, and no reason to do anything.
@@ -381,6 +432,42 @@ mod tests {
             for text in [GOOD, "{}"] {
                 assert_eq!(refused(text, users), None, "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn what_it_does_with_users_and_labels_is_told() {
+        let about = |text: &str| serde_json::from_str::<About>(text).unwrap();
+        about(GOOD).keeps_users(Kind::Docker).unwrap();
+        let mapped = GOOD.replace("name=apparmor", "name=userns");
+        let refused = about(&mapped).keeps_users(Kind::Docker).unwrap_err();
+        assert!(refused.to_string().contains("other users"), "{refused}");
+        let labelled = GOOD.replace("name=apparmor", "name=selinux");
+        assert!(lacks(&labelled, Users::Machine)[0].contains("SELinux"));
+    }
+
+    #[test]
+    fn its_own_directory_is_no_workspace() {
+        let place = tempfile::tempdir().unwrap();
+        let own = place.path().join("data");
+        std::fs::create_dir_all(own.join("repository")).unwrap();
+        std::fs::create_dir(place.path().join("beside")).unwrap();
+        std::os::unix::fs::symlink(&own, place.path().join("link")).unwrap();
+        let text = format!(r#"{{"DockerRootDir":{own:?}}}"#);
+        let about: About = serde_json::from_str(&text).unwrap();
+        let is_refused = |part: &str| {
+            let path = place.path().join(part);
+            about.is_elsewhere(&path, Kind::Docker).is_err()
+        };
+        assert!(
+            ["", "data", "data/repository", "link"]
+                .into_iter()
+                .all(is_refused)
+        );
+        assert!(!is_refused("beside"));
+        for text in ["{}", r#"{"DockerRootDir":""}"#] {
+            let about: About = serde_json::from_str(text).unwrap();
+            about.is_elsewhere(place.path(), Kind::Docker).unwrap();
         }
     }
 

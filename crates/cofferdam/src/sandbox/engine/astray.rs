@@ -4,9 +4,14 @@
 //! id.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use cofferdam_guest::protocol::Expected;
 use futures_util::future::try_join_all;
+use rustix::fs::{major, minor};
 use serde::{Deserialize, Serialize};
 
 use super::ask::Way;
@@ -35,6 +40,8 @@ const THEIRS: [&str; 6] = [
 ];
 /// Where the kernel's own files are: a link there leads out of the image.
 const KERNELS: [&str; 3] = ["/proc", "/sys", "/dev"];
+/// What a container has one of its own of, and the host too.
+const OWN: [&str; 2] = ["/dev", "/dev/shm"];
 /// Of so many images is remembered how their ways are.
 const MOST: usize = 64;
 const LIMIT: u64 = 1 << 20;
@@ -187,6 +194,21 @@ fn targets(body: &Body) -> Targets {
             .flat_map(|all| all.keys())
             .map(plain)
             .collect(),
+    }
+}
+
+/// Where something is mounted that is none of the host's files; the guest finds whatever is more.
+pub(super) fn expected(body: &Body, image: &Chosen) -> Expected {
+    let bytes = |path: PathBuf| path.into_os_string().into_vec();
+    let hosts = OWN.map(|path| std::fs::metadata(path).ok());
+    let numbers = |found: Metadata| {
+        let device = found.dev();
+        (major(device), minor(device))
+    };
+    Expected {
+        in_memory: targets(body).own.into_iter().map(bytes).collect(),
+        volumes: image.volumes.iter().map(plain).map(bytes).collect(),
+        hosts: hosts.into_iter().flatten().map(numbers).collect(),
     }
 }
 

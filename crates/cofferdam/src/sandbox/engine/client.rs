@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bollard::Docker as Api;
@@ -192,7 +192,13 @@ impl Client {
         let ours = ours.release().to_string_lossy();
         let about = self.about().await?;
         about.is_on(&ours, self.kind())?;
+        about.keeps_users(self.kind())?;
         about.filters(self.kind(), self.users()?)
+    }
+
+    /// Refuses a directory of the engine's own.
+    pub(super) async fn may_have(&self, directory: &Path) -> Result<(), SandboxError> {
+        self.about().await?.is_elsewhere(directory, self.kind())
     }
 
     /// Refuses limits that it would drop.

@@ -145,6 +145,7 @@ fn describe() -> Result<Vec<u8>, SandboxError> {
         lifetime: protocol::Lifetime::WithConnection,
         group: None,
         seen: Vec::new(),
+        expected: None,
         root: false,
     };
     protocol::encode(&setup).map_err(|error| SandboxError::Start(error.to_string()))

@@ -25,6 +25,11 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
+    /// It and no other: its name may be given to another one at any time.
+    pub(super) fn exact(&self) -> &str {
+        self.id.as_ref().unwrap_or(&self.name)
+    }
+
     /// The one without a file.
     pub(super) fn empty(id: String) -> Self {
         Self {

@@ -80,6 +80,12 @@ impl Kind {
     pub(super) fn owns_tmpfs(self) -> bool {
         self == Self::Docker
     }
+
+    /// Whoever administers the machine may have it give secrets of the machine's to every container (containers-mounts.conf(5)): some
+    /// distributions do so by themselves.
+    pub(super) fn gives_secrets(self) -> bool {
+        self == Self::Podman
+    }
 }
 
 impl fmt::Display for Kind {

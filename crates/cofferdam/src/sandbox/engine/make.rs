@@ -142,16 +142,22 @@ pub(super) async fn come_up(
     ))
     .await?;
     go_on(cancel)?;
+    let expected = astray::expected(&made, image);
     let planned = Made {
         command: command(client.kind(), &names[0], &made),
         root: container.has_root(),
         ..profile::planned(&made)
     };
-    let (mut holder, newborn) = match both(client, holder, &names, made).await {
+    // What was looked at, whatever its name means by now.
+    let exact = |made: Body| Body {
+        image: Some(image.exact().to_owned()),
+        ..made
+    };
+    let (mut holder, newborn) = match both(client, holder, &names, exact(made)).await {
         // Whatever became of one that waited.
         Err(_) if waited && !cancel.is_cancelled() => {
             let holder = Holder::create(&holding).await?;
-            let made = body(Some(&holder));
+            let made = exact(body(Some(&holder)));
             both(client, Some(holder), &names, made).await?
         }
         done => done?,
@@ -165,7 +171,7 @@ pub(super) async fn come_up(
     drop(attached);
     let root = container.has_root();
     let variables = environment(spec, &image.variables, &inside.authorities());
-    let frame = describe(spec, variables, seen, &given, root)?;
+    let frame = describe(spec, variables, (seen, expected), &given, root)?;
     let mut fds = holder.as_mut().map(Held::take_sockets).unwrap_or_default();
     if let (true, Lifetime::UntilRemoved { state }) = (root, &spec.lifetime) {
         let listener = Door::at(state)?.of_root().bind_alone();
@@ -462,7 +468,7 @@ fn own(
 fn describe(
     spec: &SandboxSpec,
     environment: std::collections::BTreeMap<std::ffi::OsString, std::ffi::OsString>,
-    seen: Vec<protocol::Seen>,
+    (seen, expected): (Vec<protocol::Seen>, protocol::Expected),
     given: &Given,
     root: bool,
 ) -> Result<Vec<u8>, SandboxError> {
@@ -491,6 +497,7 @@ fn describe(
         lifetime: lifetime(spec),
         group: None,
         seen,
+        expected: Some(expected),
         root,
     };
     protocol::encode(&setup).map_err(|error| SandboxError::Unsupported {

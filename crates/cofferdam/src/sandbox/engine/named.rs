@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Engine, EngineOptions, Kind};
 use crate::names::RepoPath;
 use crate::sandbox::{
-    Abilities, BindMountProvider, Examined, Handle, Sandbox, SandboxError, SandboxSpec,
+    Abilities, BindMountProvider, Examined, Handle, Limits, Sandbox, SandboxError, SandboxSpec,
 };
 
 macro_rules! engine {
@@ -28,6 +28,22 @@ macro_rules! engine {
         impl BindMountProvider for $name {
             fn name(&self) -> &str {
                 self.0.name()
+            }
+
+            fn check_limits(&self, limits: &Limits) -> Result<(), SandboxError> {
+                self.0.check_limits(limits)
+            }
+
+            async fn pinned(&self, image: &str) -> Result<Option<String>, SandboxError> {
+                self.0.pinned(image).await
+            }
+
+            async fn open_as_root(
+                &self,
+                handle: &Handle,
+                files_of: (u32, u32),
+            ) -> Result<Box<dyn Sandbox>, SandboxError> {
+                self.0.open_as_root(handle, files_of).await
             }
 
             fn abilities(&self) -> Abilities {

@@ -24,6 +24,12 @@ const TMP_SHARE: u64 = 20;
 const VAR_TMP_SHARE: u64 = 5;
 /// A billionth of a CPU is an engine's unit.
 const BILLION: f64 = 1e9;
+/// Of 1000 that there are (proc_pid_oom_score_adj(5)).
+const GOES_FIRST: i64 = 500;
+/// A file system in which there is nothing, and nothing comes.
+const NOTHING: &str = "ro,noexec,nosuid,nodev,size=4k,mode=0555";
+/// Where Podman shows secrets of the machine's.
+const SECRETS: &str = "/run/secrets";
 
 /// One agent's container.
 #[derive(Debug)]
@@ -114,6 +120,8 @@ impl Profile<'_> {
             // Whose engine it is has the image's files too.
             readonly_rootfs: Some(self.users == Users::Mapped),
             userns_mode: self.namespace.clone(),
+            // Where the machine's memory is short an agent's programs go first.
+            oom_score_adj: Some(GOES_FIRST),
             runtime: self.runtime.clone(),
             // Open files are each program's own: the guest sees to that, and in a user namespace of its own to processes too.
             pids_limit: limits
@@ -156,10 +164,11 @@ impl Profile<'_> {
         ];
         if self.users == Users::Kept {
             // In a user namespace an engine shows the host's, with the names of its devices.
-            own.push((
-                "/sys",
-                "ro,noexec,nosuid,nodev,size=4k,mode=0555".to_owned(),
-            ));
+            own.push(("/sys", NOTHING.to_owned()));
+        }
+        if self.kind.gives_secrets() {
+            // Where they would be, and what is asked for is there instead.
+            own.push((SECRETS, format!("{NOTHING},notmpcopyup")));
         }
         own.into_iter()
             .filter(|(place, _)| {

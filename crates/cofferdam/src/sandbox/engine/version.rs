@@ -21,6 +21,8 @@ pub(super) struct Greeting {
 
 /// The oldest API that has what is asked here: Docker 20.10, Podman 4.3.
 const OLDEST: Version = (1, 41);
+/// Podman says so of versions before it too, and is asked which it is.
+const OLDEST_PODMAN: Version = (4, 3);
 /// The newest that we know, because `bollard` does.
 const NEWEST: Version = (
     API_DEFAULT_VERSION.major_version,
@@ -51,6 +53,13 @@ pub(super) fn agreed(
             },
         });
     }
+    let release = greeting.version.as_deref().and_then(release);
+    if kind == Kind::Podman && release.is_some_and(|release| release < OLDEST_PODMAN) {
+        return Err(SandboxError::Unsupported {
+            what: format!("{named} is too old"),
+            hint: "install Podman 4.3 or newer".to_owned(),
+        });
+    }
     let version = theirs.min(NEWEST);
     if let Some(floor) = floor.filter(|floor| *floor > version) {
         return Err(SandboxError::Unsupported {
@@ -63,6 +72,12 @@ pub(super) fn agreed(
         });
     }
     Ok(version)
+}
+
+/// Of `4.3.1`, its first two numbers.
+fn release(version: &str) -> Option<Version> {
+    let mut numbers = version.split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 /// Whether an engine may have a floor that we do not reach. Only then it is worth to ask which.
@@ -147,7 +162,6 @@ mod tests {
         }
     }
 
-    /// Podman 4.2 says 1.41 as well: what it lacks is found where a sandbox is made.
     #[test]
     fn podman_from_its_oldest_to_the_newest() {
         let of = |api| {
@@ -165,6 +179,23 @@ mod tests {
             "Podman x is too old: its API is 1.40, and 1.41 is needed"
         );
         assert_eq!(hint, "install Podman 4.3 or newer");
+        // One before it says the same of its API.
+        let of = |version: &str| {
+            let version = Some(version.to_owned());
+            let api = (1, 41);
+            agreed(Kind::Podman, &Greeting { api, version }, None)
+                .map_err(|error| error.to_string())
+        };
+        for new in ["4.3.1", "4.3.0-rc1", "5.0.0", "10.1", "x"] {
+            assert_eq!(of(new), Ok((1, 41)), "{new}");
+        }
+        for old in ["4.2.1", "3.9.9"] {
+            assert!(
+                of(old)
+                    .unwrap_err()
+                    .contains(&format!("Podman {old} is too old"))
+            );
+        }
     }
 
     #[test]

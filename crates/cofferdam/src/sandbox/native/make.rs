@@ -164,6 +164,7 @@ fn describe(
             .freezer()
             .map(|group| group.as_os_str().as_bytes().to_vec()),
         seen: Vec::new(),
+        expected: None,
         root: false,
     };
     protocol::encode(&setup).map_err(|error| SandboxError::Unsupported {

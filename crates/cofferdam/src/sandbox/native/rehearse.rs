@@ -41,6 +41,7 @@ pub(super) async fn wall(cancel: &CancellationToken) -> Result<(), SandboxError>
         lifetime: protocol::Lifetime::WithConnection,
         group: None,
         seen: Vec::new(),
+        expected: None,
         root: false,
     };
     let frame = protocol::encode(&setup).map_err(|error| SandboxError::Start(error.to_string()))?;
