@@ -9,6 +9,7 @@ mod input;
 mod interrupt;
 mod ui;
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -23,7 +24,34 @@ use environment::Environment;
 pub fn command() -> clap::Command {
     let mut root = Arguments::command();
     root.build();
-    root
+    // Its own copy of the tree was made before there were words.
+    let whole = root.clone();
+    root.mut_subcommand("help", |help| {
+        help.mut_subcommands(|child| match whole.find_subcommand(child.get_name()) {
+            Some(one) => with_words(child, one),
+            None => child,
+        })
+    })
+}
+
+/// What the commands are called.
+fn names() -> Vec<String> {
+    let root = Arguments::command();
+    let names = root.get_subcommands().map(|one| one.get_name().to_owned());
+    names.collect()
+}
+
+/// What `help` says of a command, and of those that it has of its own.
+fn with_words(mut help: clap::Command, of: &clap::Command) -> clap::Command {
+    if let Some(about) = of.get_about() {
+        help = help.about(about.clone());
+    }
+    let own = of.get_subcommands().filter(|one| one.get_name() != "help");
+    let own = own.map(|one| {
+        let name = one.get_name().to_owned();
+        with_words(clap::Command::new(name).hide(one.is_hide_set()), one)
+    });
+    help.subcommands(own.collect::<Vec<_>>())
 }
 
 /// Parses the command line, runs the command and reports its error.
@@ -164,13 +192,26 @@ const ELSEWHERE: [(&str, &str); 18] = [
     ("up", "start"),
 ];
 
+/// The first word after the options that all commands have.
+fn first_word() -> Option<OsString> {
+    let mut words = std::env::args_os().skip(1);
+    loop {
+        let word = words.next()?;
+        match word.to_str() {
+            Some("-C" | "--directory") => drop(words.next()),
+            Some(option) if option.starts_with('-') => {}
+            _ => return Some(word),
+        }
+    }
+}
+
 /// The tip for a command that is called otherwise here.
 fn called_otherwise(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
     };
     // Of a command's own commands it is not.
-    if std::env::args_os().nth(1)?.to_str() != Some(word) {
+    if first_word()?.to_str() != Some(word) {
         return None;
     }
     let (_, command) = ELSEWHERE.iter().find(|(other, _)| other == word)?;

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use cofferdam_guest::protocol::{Expected, Seen};
@@ -13,48 +13,47 @@ use cofferdam_guest::protocol::{Expected, Seen};
 use crate::tree::{Refusal, shown};
 
 const TABLE: &str = "/proc/self/mountinfo";
-/// Names, and words of their own, that engines put into every container. An image may have a link there.
-const WORDS: [&str; 8] = [
-    "/etc/group",
+/// Files of their own that engines put into every container, under the same name each. An image may have a link there.
+const WORDS: [&str; 5] = [
     "/etc/hostname",
     "/etc/hosts",
     "/etc/localtime",
-    "/etc/passwd",
     "/etc/resolv.conf",
-    "/etc/system-fips",
     "/run/.containerenv",
 ];
 /// What of a machine with FIPS rules is shown there is of the image itself.
 const FIPS: &str = "/etc/crypto-policies/";
-/// Below `/dev`: what is no hardware, or gives nothing to who has no rights of root's.
-const DEVICES: [&str; 15] = [
-    "console", "full", "fuse", "mqueue", "net/tun", "null", "ptmx", "pts", "pts/ptmx", "random",
-    "shm", "tty", "urandom", "zero", "fd",
+const FIPS_POLICIES: [&str; 3] = [
+    "crypto-policies/back-ends/FIPS",
+    "crypto-policies/default-fips-config",
+    "crypto-policies/fips-config",
 ];
-/// File systems that hold no files of a machine's.
-const KERNELS: [&str; 19] = [
-    "autofs",
-    "bpf",
-    "binfmt_misc",
-    "cgroup",
-    "cgroup2",
-    "configfs",
-    "debugfs",
-    "devtmpfs",
-    "efivarfs",
-    "fusectl",
-    "hugetlbfs",
-    "mqueue",
-    "proc",
-    "pstore",
-    "securityfs",
-    "selinuxfs",
-    "sysfs",
-    "tmpfs",
-    "tracefs",
+/// File systems below `/dev`, each the container's own, and of which kind.
+const OWN: [(&str, &str); 4] = [
+    ("", "tmpfs"),
+    ("mqueue", "mqueue"),
+    ("pts", "devpts"),
+    ("shm", "tmpfs"),
 ];
-/// Those of containers that have a kernel of their own, which says nothing of what lies behind them.
-const FOREIGN: [&str; 2] = ["9p", "virtiofs"];
+/// Devices below `/dev` that are no hardware, or give nothing to who has no rights of root's: their major and minor numbers
+/// (Documentation/admin-guide/devices.txt of Linux).
+const DEVICES: [(&str, (u32, u32)); 10] = [
+    ("console", (5, 1)),
+    ("full", (1, 7)),
+    ("fuse", (10, 229)),
+    ("net/tun", (10, 200)),
+    ("null", (1, 3)),
+    ("ptmx", (5, 2)),
+    ("random", (1, 8)),
+    ("tty", (5, 0)),
+    ("urandom", (1, 9)),
+    ("zero", (1, 5)),
+];
+/// Major numbers of terminals of a container's own.
+const TERMINALS: std::ops::RangeInclusive<u32> = 136..=143;
+/// Below `/proc` and `/sys`: the kernel's own, and what hides parts of them.
+const KERNELS: [&str; 6] = ["cgroup", "cgroup2", "mqueue", "proc", "selinuxfs", "sysfs"];
+const HIDE: [&str; 2] = ["tmpfs", "devtmpfs"];
 /// Directories below `/dev` are not deeper.
 const DEEPEST: usize = 3;
 
@@ -68,7 +67,9 @@ pub(crate) fn refuse(seen: &[Seen], expected: &Expected) -> Result<(), Refusal> 
         seen: seen.iter().map(|one| plain(&one.target)).collect(),
         in_memory: expected.in_memory.iter().map(|one| led(one)).collect(),
         volumes: expected.volumes.iter().map(|one| led(one)).collect(),
-        words: WORDS.iter().map(|one| led(one.as_bytes())).collect(),
+        words: (WORDS.iter())
+            .map(|one| (Path::new(one), led(one.as_bytes())))
+            .collect(),
         hosts: &expected.hosts,
     };
     if let Some(target) = mounts(&table).find(|one| !asked.has(one)) {
@@ -87,7 +88,8 @@ pub(crate) fn refuse(seen: &[Seen], expected: &Expected) -> Result<(), Refusal> 
 fn refusal(what: &str) -> Refusal {
     Refusal::Unsupported {
         what: format!("the engine {what}, and nobody asked it to"),
-        hint: "take that out of the engine's configuration (Podman's is in containers.conf and mounts.conf), or out of its runtime's"
+        hint: "take that out of the engine's configuration, or out of its runtime's (Podman's is in containers.conf and mounts.conf; an empty \
+               /etc/containers/mounts.conf comes before the distribution's)"
             .to_owned(),
     }
 }
@@ -97,7 +99,7 @@ fn refusal(what: &str) -> Refusal {
 struct Mounted<'a> {
     device: &'a [u8],
     /// Of its file system.
-    root: &'a [u8],
+    root: PathBuf,
     target: PathBuf,
     kind: &'a str,
 }
@@ -110,7 +112,7 @@ fn mounts(table: &[u8]) -> impl Iterator<Item = Mounted<'_>> {
         let kind = words.skip_while(|word| *word != b"-").nth(1)?;
         Some(Mounted {
             device,
-            root,
+            root: OsStr::from_bytes(&unescaped(root)).into(),
             target: OsStr::from_bytes(&unescaped(target)).into(),
             kind: std::str::from_utf8(kind).unwrap_or_default(),
         })
@@ -123,45 +125,84 @@ struct Asked<'a> {
     seen: Vec<PathBuf>,
     in_memory: Vec<PathBuf>,
     volumes: Vec<PathBuf>,
-    words: Vec<PathBuf>,
+    /// With where each leads.
+    words: Vec<(&'a Path, PathBuf)>,
     hosts: &'a [(u32, u32)],
 }
 
 impl Asked<'_> {
     fn has(&self, one: &Mounted<'_>) -> bool {
         let target = &one.target;
-        let is_new = one.kind == "tmpfs" && one.root == b"/";
-        if target == Path::new("/") || self.seen.contains(target) || self.words.contains(target) {
+        let is_new = one.kind == "tmpfs" && one.root == Path::new("/");
+        if target == Path::new("/") || self.seen.contains(target) {
             return true;
         }
         if self.in_memory.contains(target) && is_new {
             return true;
         }
-        if self.volumes.contains(target) && is_anonymous(one) {
+        if self.volumes.contains(target) && is_anonymous(&one.root) {
+            return true;
+        }
+        if self.is_word(one) {
             return true;
         }
         if let Ok(below) = target.strip_prefix("/dev") {
-            let below = below.to_str().unwrap_or("?");
-            return (below.is_empty() || DEVICES.contains(&below)) && !self.is_the_hosts(one);
+            return self.is_device(below, one);
         }
-        let of_kernel = ["/proc", "/sys"].iter().any(|top| target.starts_with(top));
-        of_kernel && KERNELS.contains(&one.kind) || target.starts_with(FIPS)
+        if target.starts_with(FIPS) {
+            return FIPS_POLICIES
+                .iter()
+                .any(|policy| one.root.ends_with(policy));
+        }
+        self.is_kernels(one)
     }
 
-    /// Whether it is one of the host's own that every container has one of itself.
+    /// Under its own name, wherever an image has it.
+    fn is_word(&self, one: &Mounted<'_>) -> bool {
+        let mut all = self.words.iter();
+        all.any(|(word, led)| *led == one.target && one.root.file_name() == word.file_name())
+    }
+
+    fn is_device(&self, below: &Path, one: &Mounted<'_>) -> bool {
+        if let Some((_, kind)) = OWN.iter().find(|(name, _)| Path::new(name) == below) {
+            return one.kind == *kind && one.root == Path::new("/") && !self.is_the_hosts(one);
+        }
+        // Those of a terminal are files of its own file system. What a device is, is looked at in its place.
+        match below.to_str() {
+            Some("console" | "ptmx" | "pts/ptmx") => one.kind == "devpts",
+            _ => {
+                DEVICES.iter().any(|(name, _)| Path::new(name) == below)
+                    && HIDE.contains(&one.kind)
+                    && one.root.file_name() == below.file_name()
+            }
+        }
+    }
+
+    fn is_kernels(&self, one: &Mounted<'_>) -> bool {
+        let below = |top: &str| one.target.starts_with(top);
+        // What lies below is out of sight where something new lies over all of it.
+        if below("/sys")
+            && self
+                .in_memory
+                .iter()
+                .any(|place| place == Path::new("/sys"))
+        {
+            return true;
+        }
+        let hides = [Path::new("/"), Path::new("/null")].contains(&one.root.as_path());
+        (below("/proc") || below("/sys"))
+            && (KERNELS.contains(&one.kind) || HIDE.contains(&one.kind) && hides)
+    }
+
+    /// Whether it is one of the host's own of which every container has one of itself.
     fn is_the_hosts(&self, one: &Mounted<'_>) -> bool {
         let number = |(major, minor): &(u32, u32)| format!("{major}:{minor}").into_bytes();
-        // A device alone is a file there.
-        one.root == b"/" && self.hosts.iter().any(|host| number(host) == one.device)
+        self.hosts.iter().any(|host| number(host) == one.device)
     }
 }
 
 /// Whether it is a directory that an engine made for one container: `…/volumes/ID/_data`.
-fn is_anonymous(one: &Mounted<'_>) -> bool {
-    if FOREIGN.contains(&one.kind) {
-        return true;
-    }
-    let root = Path::new(OsStr::from_bytes(one.root));
+fn is_anonymous(root: &Path) -> bool {
     let above = root.parent().and_then(Path::file_name);
     let is_id =
         |name: &OsStr| name.len() == 64 && name.as_bytes().iter().all(u8::is_ascii_hexdigit);
@@ -183,14 +224,22 @@ fn device(directory: &Path, depth: usize) -> io::Result<Option<PathBuf>> {
             if let Some(found) = device(&path, depth - 1)? {
                 return Ok(Some(found));
             }
-        } else if kind.is_block_device() || kind.is_char_device() {
-            let is_terminal = below.starts_with("pts");
-            if !is_terminal && !DEVICES.iter().any(|known| below == Path::new(known)) {
-                return Ok(Some(path));
-            }
+        } else if (kind.is_block_device() || kind.is_char_device())
+            && !(kind.is_char_device() && is_known(below, entry.metadata()?.rdev()))
+        {
+            return Ok(Some(path));
         }
     }
     Ok(None)
+}
+
+fn is_known(below: &Path, device: u64) -> bool {
+    let number = (libc::major(device), libc::minor(device));
+    if below.starts_with("pts") || below == Path::new("console") && number != (5, 1) {
+        return TERMINALS.contains(&number.0) || number == (5, 2);
+    }
+    let mut all = DEVICES.iter();
+    all.any(|(name, known)| Path::new(name) == below && *known == number)
 }
 
 fn is_nothing(error: &io::Error) -> bool {
@@ -235,7 +284,7 @@ mod tests {
 
     const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-    /// The first of these mounts that nobody asked for: `ROOT TARGET KIND` each.
+    /// The first of these mounts that nobody asked for: `ROOT TARGET KIND` each; `host:` before what is the host's.
     fn found(lines: &[String]) -> Option<String> {
         let table: String = lines
             .iter()
@@ -243,8 +292,9 @@ mod tests {
                 let [root, target, kind] = line.split(' ').collect::<Vec<_>>()[..] else {
                     panic!("{line}");
                 };
-                let device = if root == "/hosts" { "0:5" } else { "0:39" };
-                let root = root.strip_suffix("hosts").unwrap_or(root);
+                let of_host = root.strip_prefix("host:");
+                let device = if of_host.is_some() { "0:5" } else { "0:39" };
+                let root = of_host.unwrap_or(root);
                 format!(
                     "134 129 {device} {root} {target} rw shared:1 master:2 - {kind} source rw\n"
                 )
@@ -255,7 +305,7 @@ mod tests {
             seen: path("/repo with space"),
             in_memory: path("/tmp"),
             volumes: path("/data"),
-            words: path("/etc/hosts"),
+            words: vec![(Path::new("/etc/hosts"), "/nix/hosts".into())],
             hosts: &[(0, 5)],
         };
         let all = mounts(table.as_bytes()).collect::<Vec<_>>();
@@ -278,7 +328,10 @@ mod tests {
             "/null /dev/null devtmpfs",
             "/srv/a /repo\\040with\\040space ext4",
             "/ /tmp tmpfs",
-            "/run/1/hosts /etc/hosts ext4",
+            "/run/1/hosts /nix/hosts ext4",
+            "/ /dev/pts devpts",
+            "/0 /dev/console devpts",
+            "/usr/share/crypto-policies/back-ends/FIPS /etc/crypto-policies/back-ends overlay",
         ]
         .map(str::to_owned);
         let volume = format!("/lib/docker/volumes/{ID}/_data /data ext4");
@@ -293,8 +346,20 @@ mod tests {
             ("/srv /data ext4", "/data"),
             ("/srv/_data /data ext4", "/data"),
             ("/kmsg /dev/kmsg devtmpfs", "/dev/kmsg"),
-            ("/hosts /dev tmpfs", "/dev"),
-            ("/hosts /dev/shm tmpfs", "/dev/shm"),
+            ("/srv/keys /dev/shm ext4", "/dev/shm"),
+            ("/x /dev/shm tmpfs", "/dev/shm"),
+            ("host:/ /dev/pts devpts", "/dev/pts"),
+            ("/srv /dev/null ext4", "/dev/null"),
+            // Where an image has a link.
+            ("/srv/given /nix/hosts ext4", "/nix/hosts"),
+            (
+                "/srv /etc/crypto-policies/given ext4",
+                "/etc/crypto-policies/given",
+            ),
+            ("/run/1/given /sys/given tmpfs", "/sys/given"),
+            ("/ /sys/kernel/debug debugfs", "/sys/kernel/debug"),
+            ("host:/ /dev tmpfs", "/dev"),
+            ("host:/ /dev/shm tmpfs", "/dev/shm"),
             ("/srv /sys/fs/bpf ext4", "/sys/fs/bpf"),
             ("/srv /proc/x ext4", "/proc/x"),
             ("/srv /etc/hosts.d ext4", "/etc/hosts.d"),

@@ -145,7 +145,7 @@ async fn taken_back(
         format!("cofferdam {} {}", program.name, shell_word(name))
     };
     let command = (command.as_str(), made_in);
-    let hint = unstarted::hint_without_it(program.name, command, named.record(), environment);
+    let hint = unstarted::hint_without_it(program.name, command, named.record(), environment)?;
     drop(named);
     delete::taken_back(name, environment, &interrupt)
         .await

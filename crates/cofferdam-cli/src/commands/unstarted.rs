@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use cofferdam::agent::{self, AGENTS, AgentOptions};
 use cofferdam::registry::Record;
 use cofferdam::sandbox::engine::Kind;
-use cofferdam::sandbox::native::{self, Host};
+use cofferdam::sandbox::native::{self, Found, Host};
 use cofferdam::sandbox::{HostProgram, ProgramFault};
 
 use super::doctor::agents::elsewhere;
@@ -79,19 +79,24 @@ fn by_path(program: &Path, record: &Record, environment: &Environment) -> String
     )
 }
 
-/// The same for a sandbox that a command made for `program` alone, and which is not there any more. `options`: where it was made, as
-/// they were given.
+/// The same for a sandbox that a command made for `program` alone, where it need not stay. `options`: where it was made, as they were
+/// given. `None`: this machine has the program, and what it lacks is to be looked for inside.
 pub(super) fn hint_without_it(
     program: &str,
     (command, options): (&str, &str),
     record: &Record,
     environment: &Environment,
-) -> String {
+) -> Option<String> {
     let again = Again {
         start: format!("`{command}{options}`"),
         make: command.to_owned(),
     };
-    by_name(program, record, environment, &again)
+    let is_native = Kind::named(&record.provider).is_none();
+    let (_, found) = located(program, environment);
+    if is_native && found.is_some_and(|found| found.unshown.is_none()) {
+        return None;
+    }
+    Some(by_name(program, record, environment, &again))
 }
 
 /// What is typed when the program is there.
@@ -103,15 +108,8 @@ struct Again {
     make: String,
 }
 
-/// What a sandbox shows of this machine's programs is looked up when it starts.
-fn by_name(program: &str, record: &Record, environment: &Environment, again: &Again) -> String {
-    let name = &record.name;
-    if Kind::named(&record.provider).is_some() {
-        return format!(
-            "the image of sandbox {name} does not have `{program}`: make one with another, `{} --sandbox {} --image IMAGE`",
-            again.make, record.provider
-        );
-    }
+/// How an agent's program is installed, and where this machine has it.
+fn located(program: &str, environment: &Environment) -> (Option<&'static str>, Option<Found>) {
     let agents = AGENTS.iter().filter(|kind| !kind.install.is_empty());
     let known = agents.filter_map(|kind| {
         let agent = agent::by_name(kind.name, AgentOptions::default()).ok()?;
@@ -131,8 +129,22 @@ fn by_name(program: &str, record: &Record, environment: &Environment, again: &Ag
         programs: &[],
         unseen: &unseen,
     };
+    (install, native::locate(&wanted, &host))
+}
+
+/// What a sandbox shows of this machine's programs is looked up when it starts.
+fn by_name(program: &str, record: &Record, environment: &Environment, again: &Again) -> String {
+    let name = &record.name;
+    if Kind::named(&record.provider).is_some() {
+        return format!(
+            "the image of sandbox {name} does not have `{program}`, or not what starts it (its interpreter, its loader): make one with another, \
+             `{} --sandbox {} --image IMAGE`",
+            again.make, record.provider
+        );
+    }
+    let (install, found) = located(program, environment);
     let again = &again.start;
-    match native::locate(&wanted, &host) {
+    match found {
         None if environment.directory.join(program).is_file() => {
             format!("for the file of that name write `./{program}`")
         }

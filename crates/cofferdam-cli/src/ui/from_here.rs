@@ -4,20 +4,13 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::{LazyLock, PoisonError, RwLock};
 
-use clap::CommandFactory;
-
 use super::shell::shell_word;
-use crate::arguments::Arguments;
 
 /// The option that names the directory that this command works in, where the user does not stand there.
 static THERE: RwLock<Option<String>> = RwLock::new(None);
 
 /// The words after `cofferdam` that make it a command and no name.
-static COMMANDS: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let root = Arguments::command();
-    let names = root.get_subcommands().map(|one| one.get_name().to_owned());
-    names.collect()
-});
+static COMMANDS: LazyLock<Vec<String>> = LazyLock::new(crate::names);
 /// What texts tell a user to do with git.
 const OF_GIT: [&str; 6] = ["diff", "log", "merge", "restore", "stash", "status"];
 

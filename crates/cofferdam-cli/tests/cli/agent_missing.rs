@@ -7,6 +7,10 @@ use crate::lives::OnTerminal;
 
 #[test]
 fn a_sandbox_made_for_a_program_that_is_not_inside_goes_again() {
+    let everybodys = ["/usr/bin/claude", "/bin/claude"].map(std::path::Path::new);
+    if everybodys.into_iter().any(std::path::Path::exists) {
+        return cofferdam_lab::skip!("this machine has the program for everybody");
+    }
     let user = User::new("");
     let open = |words: &[&str], path: &str| {
         let mut command = user.command(words);

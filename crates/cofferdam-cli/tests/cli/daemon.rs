@@ -136,13 +136,14 @@ impl Daemon {
             let file = self.path("containers.conf");
             let known = std::env::var_os("CONTAINERS_CONF").map(std::fs::read_to_string);
             let known = known.map_or_else(String::new, Result::unwrap);
-            let heading = "[containers]";
-            let known = if known.contains(heading) {
-                known
-            } else {
-                format!("{known}\n{heading}\n")
-            };
-            let settings = known.replace(heading, &format!("{heading}\n{settings}"));
+            let (heading, mut lines) = ("[containers]", known.lines().collect::<Vec<_>>());
+            let found = lines.iter().position(|line| line.trim() == heading);
+            let at = found.unwrap_or_else(|| {
+                lines.push(heading);
+                lines.len() - 1
+            });
+            lines.insert(at + 1, settings);
+            let settings = lines.join("\n");
             std::fs::write(&file, settings).unwrap();
             std::fs::write(self.path("mounts.conf"), mounts).unwrap();
             command.env("CONTAINERS_CONF", file);

@@ -81,7 +81,11 @@ fn the_files_of_an_engine_are_no_workspace() {
         &world.environment,
         "docker",
         &daemon.socket(),
-        &[&["-C", place], &making("create", "docker", &["one"])[..]].concat(),
+        &[
+            &["-C", place],
+            &making("create", "docker", &["one", "--mode", "bind"])[..],
+        ]
+        .concat(),
     );
     let refused = refused.expect_code(1);
     assert!(

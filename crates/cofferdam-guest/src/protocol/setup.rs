@@ -56,7 +56,7 @@ pub struct Expected {
     pub in_memory: Vec<Vec<u8>>,
     /// Directories that an engine makes for it because its image asks for them.
     pub volumes: Vec<Vec<u8>>,
-    /// Major and minor numbers of file systems of the host's of which it has one of its own: `/dev`, `/dev/shm`.
+    /// Major and minor numbers of file systems of the host's of which it has one of its own: `/dev`, and those below it.
     pub hosts: Vec<(u32, u32)>,
 }
 

@@ -65,6 +65,7 @@ fn a_mount_that_nobody_asked_for_is_refused_by_name() {
                 "/etc/hosts.d",
                 "/run/more",
                 "/dev/shm",
+                "/dev/more",
             ] {
                 match make(target).await.unwrap_err() {
                     SandboxError::Unsupported { what, hint } => {
@@ -120,7 +121,7 @@ fn an_agents_programs_go_first_where_memory_is_short() {
         run_async(async {
             let sandbox = world.create(&spec()).await.unwrap();
             let score = ok(&*sandbox, "cat /proc/self/oom_score_adj").await;
-            assert_eq!(score.trim(), "500");
+            assert!(score.trim().parse::<u32>().unwrap() >= 500, "{score}");
             sandbox.close().await.unwrap();
         });
     }

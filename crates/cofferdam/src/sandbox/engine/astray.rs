@@ -41,7 +41,7 @@ const THEIRS: [&str; 6] = [
 /// Where the kernel's own files are: a link there leads out of the image.
 const KERNELS: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// What a container has one of its own of, and the host too.
-const OWN: [&str; 2] = ["/dev", "/dev/shm"];
+const OWN: [&str; 4] = ["/dev", "/dev/mqueue", "/dev/pts", "/dev/shm"];
 /// Of so many images is remembered how their ways are.
 const MOST: usize = 64;
 const LIMIT: u64 = 1 << 20;

@@ -104,6 +104,9 @@ pub(super) async fn come_up(
         Network::Wall(_) => Some(Holder::find(&holding).await?),
         Network::None | Network::Open => None,
     };
+    for path in spec.mounts.iter().flat_map(|mount| mount.source.shows()) {
+        client.may_have(path).await?;
+    }
     let rendezvous = Rendezvous::at(&meeting(options, &spec.id)).map_err(start_error)?;
     let owner = match given.agent {
         Agent::Separate { uid, gid } => Some(Owner::Root(uid, gid)),

@@ -227,7 +227,6 @@ impl BindMountProvider for Engine {
         let images = options.images(Some(repository));
         let (here, image) = tokio::join!(client.can_have_sandboxes(), client.first_image(&images));
         let image = here.and(image)?;
-        client.may_have(repository.as_path()).await?;
         if let Some(runtime) = &options.runtime {
             runtime::check(client, runtime).await?;
         }

@@ -121,7 +121,7 @@ mod tests {
             Apart::new(&["--pid", "--fork"]),
         );
         let (Some(keeper), Some(agent)) = (keeper.sleeps(), agent.sleeps()) else {
-            return cofferdam_lab::skip!("no user namespaces here");
+            return cofferdam_lab::skip!("no user namespaces, or no lists of children, here");
         };
         assert!(believed(keeper).is_some());
         assert!(apart(agent).is_some() && believed(agent).is_none());
