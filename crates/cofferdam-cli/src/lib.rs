@@ -46,10 +46,18 @@ fn with_words(mut help: clap::Command, of: &clap::Command) -> clap::Command {
     if let Some(about) = of.get_about() {
         help = help.about(about.clone());
     }
+    let above = help.get_bin_name().unwrap_or_default().to_owned();
     let own = of.get_subcommands().filter(|one| one.get_name() != "help");
     let own = own.map(|one| {
         let name = one.get_name().to_owned();
-        with_words(clap::Command::new(name).hide(one.is_hide_set()), one)
+        // Nobody gives it one any more where the tree is built.
+        let whole = format!("{above} {name}");
+        let one_of_help = clap::Command::new(name)
+            .bin_name(whole)
+            .hide(one.is_hide_set())
+            .disable_help_flag(true)
+            .disable_version_flag(true);
+        with_words(one_of_help, one)
     });
     help.subcommands(own.collect::<Vec<_>>())
 }
@@ -234,7 +242,7 @@ fn suggest(error: &mut clap::Error) {
     if error.kind() != ErrorKind::UnknownArgument || argument.starts_with('-') {
         return;
     }
-    let command = std::env::args_os().nth(1);
+    let command = first_word();
     let tip = match command.as_ref().and_then(|word| word.to_str()) {
         Some("run") => "the agent's program goes after `--`, at the end",
         Some("exec") => "the program goes after `--`, at the end",

@@ -26,7 +26,7 @@ const FIPS: &str = "/etc/crypto-policies/";
 const FIPS_POLICIES: [&str; 3] = [
     "crypto-policies/back-ends/FIPS",
     "crypto-policies/default-fips-config",
-    "crypto-policies/fips-config",
+    "userdata/fips-config",
 ];
 /// File systems below `/dev`, each the container's own, and of which kind.
 const OWN: [(&str, &str); 4] = [
@@ -54,6 +54,7 @@ const TERMINALS: std::ops::RangeInclusive<u32> = 136..=143;
 /// Below `/proc` and `/sys`: the kernel's own, and what hides parts of them.
 const KERNELS: [&str; 6] = ["cgroup", "cgroup2", "mqueue", "proc", "selinuxfs", "sysfs"];
 const HIDE: [&str; 2] = ["tmpfs", "devtmpfs"];
+const EMPTY: &str = ".empty-directory";
 /// Directories below `/dev` are not deeper.
 const DEEPEST: usize = 3;
 
@@ -73,14 +74,31 @@ pub(crate) fn refuse(seen: &[Seen], expected: &Expected) -> Result<(), Refusal> 
         hosts: &expected.hosts,
     };
     if let Some(target) = mounts(&table).find(|one| !asked.has(one)) {
-        let target = shown(target.target.as_os_str().as_bytes());
-        return Err(refusal(&format!("mounts {target} in its container")));
+        return Err(asked.refusal(&target.target));
     }
     match device(Path::new("/dev"), DEEPEST).map_err(unknown)? {
         None => Ok(()),
         Some(path) => {
             let path = shown(path.as_os_str().as_bytes());
             Err(refusal(&format!("gives its container the device {path}")))
+        }
+    }
+}
+
+impl Asked<'_> {
+    /// What is mounted below a directory of the host's comes along where an engine cannot leave it out.
+    fn refusal(&self, target: &Path) -> Refusal {
+        let text = |path: &Path| shown(path.as_os_str().as_bytes());
+        match self.seen.iter().find(|seen| target.starts_with(seen)) {
+            None => refusal(&format!("mounts {} in its container", text(target))),
+            Some(seen) => Refusal::Unsupported {
+                what: format!(
+                    "another file system is mounted at {}, below {}, and the engine cannot leave it out",
+                    text(target),
+                    text(seen)
+                ),
+                hint: "unmount it on this machine, or leave out `--sandbox`: a native sandbox does not show it".to_owned(),
+            },
         }
     }
 }
@@ -101,6 +119,7 @@ struct Mounted<'a> {
     /// Of its file system.
     root: PathBuf,
     target: PathBuf,
+    writable: bool,
     kind: &'a str,
 }
 
@@ -109,11 +128,16 @@ fn mounts(table: &[u8]) -> impl Iterator<Item = Mounted<'_>> {
         let mut words = line.split(|&byte| byte == b' ');
         let device = words.nth(2)?;
         let (root, target) = (words.next()?, words.next()?);
+        let writable = words
+            .next()?
+            .split(|&byte| byte == b',')
+            .any(|one| one == b"rw");
         let kind = words.skip_while(|word| *word != b"-").nth(1)?;
         Some(Mounted {
             device,
             root: OsStr::from_bytes(&unescaped(root)).into(),
             target: OsStr::from_bytes(&unescaped(target)).into(),
+            writable,
             kind: std::str::from_utf8(kind).unwrap_or_default(),
         })
     })
@@ -180,18 +204,34 @@ impl Asked<'_> {
 
     fn is_kernels(&self, one: &Mounted<'_>) -> bool {
         let below = |top: &str| one.target.starts_with(top);
-        // What lies below is out of sight where something new lies over all of it.
-        if below("/sys")
-            && self
+        if !below("/proc") && !below("/sys") {
+            return false;
+        }
+        // What an engine mounted before something new lay over all of it.
+        let is_hidden = || {
+            let covered = self
                 .in_memory
                 .iter()
-                .any(|place| place == Path::new("/sys"))
-        {
-            return true;
-        }
-        let hides = [Path::new("/"), Path::new("/null")].contains(&one.root.as_path());
-        (below("/proc") || below("/sys"))
-            && (KERNELS.contains(&one.kind) || HIDE.contains(&one.kind) && hides)
+                .any(|place| place == Path::new("/sys"));
+            let found = one.target.symlink_metadata();
+            covered
+                && below("/sys")
+                && found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        let hides = match one.kind {
+            "tmpfs" => one.root == Path::new("/") || one.root == Path::new("/null"),
+            "devtmpfs" => one.root == Path::new("/null"),
+            _ => false,
+        };
+        // crun hides directories by one of its own that is empty.
+        let is_empty = || {
+            let named = one.root.file_name() == Some(OsStr::new(EMPTY));
+            let mut entries = fs::read_dir(&one.target).into_iter().flatten();
+            named && entries.next().is_none()
+        };
+        // A container's own control groups are no others than its own; those of its engine are seen and not written.
+        let leads_out = one.root.starts_with("/..") && one.writable;
+        KERNELS.contains(&one.kind) && !leads_out || hides || is_empty() || is_hidden()
     }
 
     /// Whether it is one of the host's own of which every container has one of itself.
@@ -329,6 +369,8 @@ mod tests {
             "/srv/a /repo\\040with\\040space ext4",
             "/ /tmp tmpfs",
             "/run/1/hosts /nix/hosts ext4",
+            "/crun/.empty-directory /proc/no-such-place tmpfs",
+            "/a/userdata/fips-config /etc/crypto-policies/config tmpfs",
             "/ /dev/pts devpts",
             "/0 /dev/console devpts",
             "/usr/share/crypto-policies/back-ends/FIPS /etc/crypto-policies/back-ends overlay",
@@ -361,6 +403,9 @@ mod tests {
             ("host:/ /dev tmpfs", "/dev"),
             ("host:/ /dev/shm tmpfs", "/dev/shm"),
             ("/srv /sys/fs/bpf ext4", "/sys/fs/bpf"),
+            ("/../.. /sys/fs/cgroup cgroup2", "/sys/fs/cgroup"),
+            ("/ /sys/given devtmpfs", "/sys/given"),
+            ("/crun/.empty-directory /proc/self tmpfs", "/proc/self"),
             ("/srv /proc/x ext4", "/proc/x"),
             ("/srv /etc/hosts.d ext4", "/etc/hosts.d"),
             ("/srv /system sysfs", "/system"),
