@@ -73,37 +73,19 @@ pub(crate) fn refuse(seen: &[Seen], expected: &Expected) -> Result<(), Refusal> 
             .collect(),
         hosts: &expected.hosts,
     };
-    if let Some(target) = mounts(&table).find(|one| !asked.has(one)) {
-        return Err(asked.refusal(&target.target));
+    if let Some(one) = mounts(&table).find(|one| !asked.has(one)) {
+        return Err(asked.no_mount(&one.target));
     }
     match device(Path::new("/dev"), DEEPEST).map_err(unknown)? {
         None => Ok(()),
         Some(path) => {
             let path = shown(path.as_os_str().as_bytes());
-            Err(refusal(&format!("gives its container the device {path}")))
+            Err(unasked(&format!("gives its container the device {path}")))
         }
     }
 }
 
-impl Asked<'_> {
-    /// What is mounted below a directory of the host's comes along where an engine cannot leave it out.
-    fn refusal(&self, target: &Path) -> Refusal {
-        let text = |path: &Path| shown(path.as_os_str().as_bytes());
-        match self.seen.iter().find(|seen| target.starts_with(seen)) {
-            None => refusal(&format!("mounts {} in its container", text(target))),
-            Some(seen) => Refusal::Unsupported {
-                what: format!(
-                    "another file system is mounted at {}, below {}, and the engine cannot leave it out",
-                    text(target),
-                    text(seen)
-                ),
-                hint: "unmount it on this machine, or leave out `--sandbox`: a native sandbox does not show it".to_owned(),
-            },
-        }
-    }
-}
-
-fn refusal(what: &str) -> Refusal {
+fn unasked(what: &str) -> Refusal {
     Refusal::Unsupported {
         what: format!("the engine {what}, and nobody asked it to"),
         hint: "take that out of the engine's configuration, or out of its runtime's (Podman's is in containers.conf and mounts.conf; an empty \
@@ -155,6 +137,22 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    /// What is mounted below a directory of the host's comes along where an engine cannot leave it out.
+    fn no_mount(&self, target: &Path) -> Refusal {
+        let text = |path: &Path| shown(path.as_os_str().as_bytes());
+        match self.seen.iter().find(|seen| target.starts_with(seen)) {
+            None => unasked(&format!("mounts {} in its container", text(target))),
+            Some(seen) => Refusal::Unsupported {
+                what: format!(
+                    "another file system is mounted at {}, below {}, and the engine cannot leave it out",
+                    text(target),
+                    text(seen)
+                ),
+                hint: "unmount it on this machine, or leave out `--sandbox`: a native sandbox does not show it".to_owned(),
+            },
+        }
+    }
+
     fn has(&self, one: &Mounted<'_>) -> bool {
         let target = &one.target;
         let is_new = one.kind == "tmpfs" && one.root == Path::new("/");
@@ -324,6 +322,31 @@ mod tests {
 
     const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
+    fn asked() -> Asked<'static> {
+        let path = |text: &str| vec![PathBuf::from(text)];
+        Asked {
+            seen: path("/repo with space"),
+            in_memory: path("/tmp"),
+            volumes: path("/data"),
+            words: vec![(Path::new("/etc/hosts"), "/nix/hosts".into())],
+            hosts: &[(0, 5)],
+        }
+    }
+
+    #[test]
+    fn what_is_mounted_below_a_directory_of_the_hosts_is_told_as_that() {
+        let told = |target: &str| match asked().no_mount(Path::new(target)) {
+            Refusal::Unsupported { what, .. } => what,
+            other => panic!("{other:?}"),
+        };
+        let below = told("/repo with space/below");
+        assert!(
+            below.contains("at `/repo with space/below`, below `/repo with space`"),
+            "{below}"
+        );
+        assert!(told("/given").contains("mounts `/given` in its container"));
+    }
+
     /// The first of these mounts that nobody asked for: `ROOT TARGET KIND` each; `host:` before what is the host's.
     fn found(lines: &[String]) -> Option<String> {
         let table: String = lines
@@ -340,14 +363,7 @@ mod tests {
                 )
             })
             .collect();
-        let path = |text: &str| vec![PathBuf::from(text)];
-        let asked = Asked {
-            seen: path("/repo with space"),
-            in_memory: path("/tmp"),
-            volumes: path("/data"),
-            words: vec![(Path::new("/etc/hosts"), "/nix/hosts".into())],
-            hosts: &[(0, 5)],
-        };
+        let asked = asked();
         let all = mounts(table.as_bytes()).collect::<Vec<_>>();
         assert_eq!(all.len(), lines.len());
         let found = all.into_iter().find(|one| !asked.has(one));

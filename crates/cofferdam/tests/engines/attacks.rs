@@ -237,6 +237,16 @@ fn an_engine_of_somebody_else_is_refused() {
     }
 }
 
+/// How it goes to make a sandbox by this way, and that none is left.
+pub(crate) async fn made_through(world: &World, between: &Between) -> Result<(), SandboxError> {
+    let engine = engine_at(world.kind, &world.home(), between, IMAGE);
+    let (spec, handle) = world.living();
+    let made = engine.create(&spec, &CancellationToken::new()).await;
+    engine.remove(&handle).await.unwrap();
+    assert_eq!(world.containers(&spec), 0);
+    made.map(drop)
+}
+
 pub(crate) fn engine_at(kind: Kind, place: &Path, between: &Between, image: &str) -> Engine {
     let mut options = EngineOptions::new(place.join("engine"), Surroundings::default());
     options.image = Some(image.to_owned());
@@ -364,13 +374,7 @@ fn an_engine_that_filters_nothing_is_refused() {
         }
         let world = World::of(kind);
         let make = async |change: fn(String) -> String| {
-            let between = Between::to(kind, None, change);
-            let engine = engine_at(kind, &world.home(), &between, IMAGE);
-            let (spec, handle) = world.living();
-            let made = engine.create(&spec, &CancellationToken::new()).await;
-            engine.remove(&handle).await.unwrap();
-            assert_eq!(world.containers(&spec), 0);
-            made.map(drop)
+            made_through(&world, &Between::to(kind, None, change)).await
         };
         run_async(async {
             make(|body| body).await.unwrap();

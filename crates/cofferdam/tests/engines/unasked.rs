@@ -7,7 +7,7 @@ use cofferdam::sandbox::{BindMountProvider, Limits, SandboxError};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::attacks::engine_at;
+use crate::attacks::{engine_at, made_through};
 use crate::between::Between;
 use crate::images::image;
 use crate::world::{IMAGE, World, around, engine, is_there, ok, run_async, spec};
@@ -50,12 +50,7 @@ fn a_mount_that_nobody_asked_for_is_refused_by_name() {
                 }
                 _ => body,
             });
-            let engine = engine_at(kind, &world.home(), &between, IMAGE);
-            let (spec, handle) = world.living();
-            let made = engine.create(&spec, &CancellationToken::new()).await;
-            engine.remove(&handle).await.unwrap();
-            assert_eq!(world.containers(&spec), 0);
-            made.map(drop)
+            made_through(&world, &between).await
         };
         run_async(async {
             make("").await.unwrap();

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::version::release;
 use crate::sandbox::SandboxError;
 
 /// What Podman has in each container by itself, or builders write into images to say what they are.
@@ -36,10 +37,7 @@ struct Config {
 
 /// Whether a Podman of this version does that. One that does not say which it is may.
 pub(super) fn are_given_on(version: Option<&str>) -> bool {
-    let Some(version) = version else { return true };
-    let mut numbers = version.split(['.', '-']).map_while(|one| one.parse().ok());
-    let found: [u64; 3] = std::array::from_fn(|_| numbers.next().unwrap_or(0));
-    found < STAY
+    version.and_then(release).is_none_or(|found| found < STAY)
 }
 
 /// Refuses what is none of Podman's, and does not only tell.

@@ -86,6 +86,9 @@ pub(super) async fn come_up(
 ) -> Result<Up, SandboxError> {
     let options = &reach.options;
     let given = Given::find(reach, client, spec).await?;
+    for path in spec.mounts.iter().flat_map(|mount| mount.source.shows()) {
+        client.may_have(path).await?;
+    }
     let wall_meeting = wall_meeting(options, &spec.id);
     let holding = Holding {
         client,
@@ -104,9 +107,6 @@ pub(super) async fn come_up(
         Network::Wall(_) => Some(Holder::find(&holding).await?),
         Network::None | Network::Open => None,
     };
-    for path in spec.mounts.iter().flat_map(|mount| mount.source.shows()) {
-        client.may_have(path).await?;
-    }
     let rendezvous = Rendezvous::at(&meeting(options, &spec.id)).map_err(start_error)?;
     let owner = match given.agent {
         Agent::Separate { uid, gid } => Some(Owner::Root(uid, gid)),

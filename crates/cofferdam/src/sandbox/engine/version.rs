@@ -22,7 +22,7 @@ pub(super) struct Greeting {
 /// The oldest API that has what is asked here: Docker 20.10, Podman 4.3.
 const OLDEST: Version = (1, 41);
 /// Podman says so of versions before it too, and is asked which it is.
-const OLDEST_PODMAN: Version = (4, 3);
+const OLDEST_PODMAN: [u64; 3] = [4, 3, 0];
 /// The newest that we know, because `bollard` does.
 const NEWEST: Version = (
     API_DEFAULT_VERSION.major_version,
@@ -74,10 +74,12 @@ pub(super) fn agreed(
     Ok(version)
 }
 
-/// Of `4.3.1`, its first two numbers.
-fn release(version: &str) -> Option<Version> {
-    let mut numbers = version.split('.').map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+/// The numbers of `4.3.1-rhel`; one that is not there is 0. `None`: it begins with none.
+pub(super) fn release(version: &str) -> Option<[u64; 3]> {
+    let mut numbers = version.split(['.', '-']).map_while(|one| one.parse().ok());
+    let first = numbers.next()?;
+    let mut next = || numbers.next().unwrap_or(0);
+    Some([first, next(), next()])
 }
 
 /// Whether an engine may have a floor that we do not reach. Only then it is worth to ask which.
