@@ -337,7 +337,7 @@ mod tests {
     fn what_is_mounted_below_a_directory_of_the_hosts_is_told_as_that() {
         let told = |target: &str| match asked().no_mount(Path::new(target)) {
             Refusal::Unsupported { what, .. } => what,
-            other => panic!("{other:?}"),
+            Refusal::Broken(what) => panic!("{what}"),
         };
         let below = told("/repo with space/below");
         assert!(
