@@ -424,6 +424,21 @@ pub(crate) fn registry_hint(error: &RegistryError) -> Option<String> {
             on_branch: Some(name),
             ..
         } => format!("the sandbox on that branch is `{name}`"),
+        RegistryError::Unknown {
+            elsewhere: Some(at),
+            ..
+        } if at.is_dir() => format!(
+            "there is one of that name in {0}: `cofferdam -C {1} list`",
+            shown(at),
+            shell_word(&**at)
+        ),
+        RegistryError::Unknown {
+            elsewhere: Some(at),
+            ..
+        } => format!(
+            "there is one of that name in {}, which is gone: `cofferdam list --all-repos` says what can be done",
+            shown(at)
+        ),
         RegistryError::Unknown { repository, .. } => format!(
             "see which there are in {} with `cofferdam list`",
             shown(repository)

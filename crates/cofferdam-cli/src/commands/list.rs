@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use cofferdam::registry;
+use cofferdam::registry::{self, Entry, belongs};
 use cofferdam::session::Landing;
 use cofferdam::session::manage::{self, ManageError, State, Summary};
 use cofferdam::text::{printable_line, printable_path as shown};
@@ -73,6 +73,15 @@ pub(crate) async fn run(
         output::note(
             "no sandboxes; `cofferdam create NAME` makes one that stays, `cofferdam run` one for an agent\n",
         );
+        // One whose repository was moved is looked for where that is now.
+        let all = registry::list(&environment.home, None).map_err(ManageError::from)?;
+        let is_gone = |entry: &&Entry| belongs::is_gone(&entry.record);
+        if let Some(one) = all.entries.iter().find(is_gone) {
+            output::note(&format!(
+                "note: {} has sandboxes and is gone, perhaps moved: see `cofferdam list --all-repos`\n",
+                shown(&one.record.repository)
+            ));
+        }
     } else {
         let (all, now) = (arguments.all_repos, Timestamp::now());
         output::data(&if arguments.wide {
@@ -133,7 +142,7 @@ pub(super) fn waiting(found: &[Summary], all: bool) -> String {
         if one.interrupted {
             let _ = writeln!(
                 out,
-                "{}: its run was interrupted, and what it committed is not home yet; bring it there with: \
+                "{}: it was interrupted, and what it committed is not home yet; bring it there with: \
                  cofferdam{there} gc",
                 one.name
             );

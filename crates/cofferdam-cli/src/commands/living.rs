@@ -453,7 +453,15 @@ pub(super) fn beside(name: &str, collection: &Collection) {
     for note in &collection.notes {
         output::note(&format!("note: {}\n", printable_line(note)));
     }
+    let said = match &collection.landing {
+        Landing::Refused { why, .. } => Some(why),
+        _ => None,
+    };
     for one in &collection.beside {
+        // What nobody could read of its git directory keeps both back, and is said once.
+        if said.is_some() && one.refused.as_ref() == said {
+            continue;
+        }
         output::note(&format!("note: {one}\n"));
     }
     if let Some(line) = summary::taken(&collection.taken) {

@@ -114,7 +114,20 @@ pub(crate) fn after_collect(landing: &Landing, again: Again<'_>) -> Option<Strin
         // What works in the checkout is there.
         Landing::Landed { .. } if again.lies_there => None,
         Landing::Landed { .. } | Landing::Kept { .. } => Some(again.line("")),
-        Landing::Nothing | Landing::Refused { .. } => None,
+        // Its git directory itself: no pack could be made of that.
+        Landing::Refused { pack: Some(at), .. } if at.is_dir() => {
+            let name = again.name;
+            Some(format!(
+                "cofferdam exec {name} -- tar -c . > {name}.tar   # saves its files, then `cofferdam delete --force {name}`"
+            ))
+        }
+        Landing::Refused { .. } => {
+            let name = again.name;
+            Some(format!(
+                "cofferdam shell {name}   # mend that inside, then `cofferdam collect {name}`"
+            ))
+        }
+        Landing::Nothing => None,
     }
 }
 

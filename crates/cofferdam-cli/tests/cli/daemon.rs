@@ -18,6 +18,8 @@ pub(crate) struct Daemon {
     networked: bool,
     /// Podman's file of what it gives every container, and the like in its settings.
     gives: Option<(String, String)>,
+    /// Whether its containers go on while it does not run: `live-restore`.
+    outlived: bool,
     place: tempfile::TempDir,
     running: Option<Child>,
 }
@@ -46,6 +48,13 @@ impl Daemon {
         Self::at_rest(engine, true).started()
     }
 
+    /// A Docker as of [`Self::start`] whose containers go on without it.
+    pub(crate) fn outlived() -> Self {
+        let mut daemon = Self::at_rest("docker", false);
+        daemon.outlived = true;
+        daemon.started()
+    }
+
     /// A Docker as of [`Self::start`] that does not run yet.
     pub(crate) fn not_yet() -> Self {
         Self::at_rest("docker", false)
@@ -57,6 +66,7 @@ impl Daemon {
             engine,
             networked,
             gives: None,
+            outlived: false,
             place: place.unwrap(),
             running: None,
         }
@@ -103,6 +113,9 @@ impl Daemon {
             add(&["--iptables=false", "--ip6tables=false"]);
             if !self.networked {
                 add(&["--bridge", "none"]);
+            }
+            if self.outlived {
+                add(&["--live-restore"]);
             }
         } else {
             add(&["podman"]);

@@ -203,7 +203,7 @@ fn a_killed_run_in_the_checkout_is_shown_until_its_commits_are_home() {
     run.wait().unwrap();
     let done = environment.cofferdam(&["list"]).expect_code(0);
     assert!(done.stdout.contains("\ndead  interrupted  main "), "{done}");
-    let words = "dead: its run was interrupted, and what it committed is not home yet; bring it there with: cofferdam gc\n";
+    let words = "dead: it was interrupted, and what it committed is not home yet; bring it there with: cofferdam gc\n";
     assert_eq!(done.stderr, words);
     environment.cofferdam(&["gc"]).expect_code(0);
     assert_eq!(environment.git(&["log", "-1", "--format=%s"]), "a");

@@ -1,6 +1,6 @@
 //! Why the registry cannot answer.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::fsx::FileError;
 use crate::names::{BranchName, Slug};
@@ -30,5 +30,7 @@ pub enum RegistryError {
         repository: PathBuf,
         /// The newest sandbox whose branch has that name.
         on_branch: Option<Slug>,
+        /// Where the newest sandbox of that name was made, in another repository.
+        elsewhere: Option<Box<Path>>,
     },
 }

@@ -289,10 +289,15 @@ pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, Reg
     if let Some(unreadable) = listing.seems_called(called, &is_of) {
         return Err(unreadable);
     }
+    let others = list(home, None)?.entries.into_iter();
+    let elsewhere = others.map(|entry| entry.record).rfind(|record| {
+        slug.as_ref() == Some(&record.name) && record.repository != repository.as_path()
+    });
     Err(RegistryError::Unknown {
         name: name.escape_debug().to_string(),
         repository: repository.as_path().to_owned(),
         on_branch,
+        elsewhere: elsewhere.map(|record| record.repository.into_boxed_path()),
     })
 }
 

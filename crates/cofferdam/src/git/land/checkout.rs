@@ -224,7 +224,11 @@ impl Move {
             Files::AreThere => self.bring_up_index(repo, index, &changes, cancel).await?,
             Files::Update => {
                 rest = self.take_leftovers(repo, index, &changes, cancel).await?;
-                if let Some(why) = self.try_out(repo, index, &changes, cancel).await? {
+                let mut tracked = self.tracked(repo, index, cancel).await?;
+                self.take_same(repo, index, &changes, &mut tracked, cancel)
+                    .await?;
+                let tried = self.try_out_beside(repo, index, &changes, &tracked, cancel);
+                if let Some(why) = tried.await? {
                     return Ok(Moved::InTheWay(why));
                 }
             }
@@ -285,6 +289,20 @@ impl Move {
         changes: &Changes,
         cancel: &CancellationToken,
     ) -> Result<Option<String>, LandError> {
+        let tracked = self.tracked(repo, index, cancel).await?;
+        self.try_out_beside(repo, index, changes, &tracked, cancel)
+            .await
+    }
+
+    /// The same where it is known what `index` has.
+    async fn try_out_beside(
+        &self,
+        repo: &Repository,
+        index: &Path,
+        changes: &Changes,
+        tracked: &BTreeSet<Vec<u8>>,
+        cancel: &CancellationToken,
+    ) -> Result<Option<String>, LandError> {
         self.refresh(repo, index, cancel).await?;
         if let Err(why) = self
             .two_way(
@@ -299,7 +317,6 @@ impl Move {
             return Ok(Some(format!("{LOCAL_CHANGES}: {why}")));
         }
         // Git itself gives way to ignored files only; those are somebody's bytes as well.
-        let tracked = self.tracked(repo, index, cancel).await?;
         let staged = self.staged(repo, index, cancel).await?;
         let theirs = staged.iter().filter(|(_, present)| **present);
         let theirs: BTreeSet<&[u8]> = theirs.map(|(path, _)| path.as_slice()).collect();
@@ -313,7 +330,7 @@ impl Move {
             let file = top.join(OsStr::from_bytes(path));
             let blocked = !tracked.contains(path.as_slice())
                 && std::fs::symlink_metadata(&file).is_ok_and(|found| {
-                    !found.is_dir() || !only_tracked_below(&file, path, &tracked)
+                    !found.is_dir() || !only_tracked_below(&file, path, tracked)
                 });
             // What lies in the place of a directory on the way has no room beside it.
             let above = ancestors(path).find(|above| {

@@ -1,6 +1,7 @@
 //! Files that an agent left in the user's own checkout and whose commits could not land there: the
 //! user committed meanwhile, or another sandbox did. A merge finds them in its way. Where one is
-//! exactly what the agent's tip has, it is safe in that commit, and gives way.
+//! exactly what the agent's tip has, it is safe in that commit, and gives way. So does a file that is new to git and the
+//! same in the commit that comes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -49,6 +50,44 @@ impl Move {
             .into_iter()
             .filter(|(path, new)| new.is_some() && candidates.get(path) != Some(new));
         Ok(rest.map(|(path, _)| path.clone()).collect())
+    }
+
+    /// Takes files that git does not track (`tracked`: what it does in `index`), and that are exactly what the new commit has,
+    /// for that commit's: nothing of them is overwritten. They came from where the agent got them, `--copy` or a setup.
+    pub(super) async fn take_same(
+        &self,
+        repo: &Repository,
+        index: &Path,
+        changes: &Changes,
+        tracked: &mut BTreeSet<Vec<u8>>,
+        cancel: &CancellationToken,
+    ) -> Result<(), LandError> {
+        let top = self.top();
+        let lies_there = |path: &[u8]| {
+            std::fs::symlink_metadata(top.join(OsStr::from_bytes(path)))
+                .is_ok_and(|found| !found.is_dir())
+        };
+        let mut untracked: BTreeMap<&Vec<u8>, &State> = changes
+            .iter()
+            .filter(|(path, state)| {
+                state.is_some()
+                    && !tracked.contains(*path)
+                    && !self.is_beneath_another(path)
+                    && lies_there(path)
+            })
+            .collect();
+        if untracked.is_empty() {
+            return Ok(());
+        }
+        // What somebody staged there, its removal too, is theirs to end.
+        let staged = self.staged(repo, index, cancel).await?;
+        untracked.retain(|path, _| !staged.contains_key(*path));
+        let unlike = self.unlike(repo, index, &untracked, cancel).await?;
+        untracked.retain(|path, _| !unlike.contains(*path));
+        let same: Vec<(&Vec<u8>, &State)> = untracked.into_iter().collect();
+        self.set_entries(repo, index, &same, cancel).await?;
+        tracked.extend(same.into_iter().map(|(path, _)| path.clone()));
+        Ok(())
     }
 
     /// Of the paths: those at which the working tree is not as the tip.
