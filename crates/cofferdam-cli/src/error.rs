@@ -427,7 +427,7 @@ pub(crate) fn registry_hint(error: &RegistryError) -> Option<String> {
         RegistryError::Unknown {
             elsewhere: Some(at),
             ..
-        } if at.is_dir() => format!(
+        } if at.join(".git").symlink_metadata().is_ok() => format!(
             "there is one of that name in {0}: `cofferdam -C {1} list`",
             shown(at),
             shell_word(&**at)
@@ -496,6 +496,9 @@ fn environment_hint(error: &EnvironmentError) -> Option<String> {
 fn manage_hint(error: &ManageError) -> Option<String> {
     let hint = match error {
         ManageError::Running { .. } => "wait for its end, or stop it with Ctrl-C in its terminal",
+        ManageError::Unasked { process, .. } => {
+            return Some(format!("end it there, or by a signal: `kill {process}`"));
+        }
         ManageError::Interrupted { .. } => "bring its commits home with `cofferdam gc`",
         ManageError::OtherCleansUp => "wait for its end, then `cofferdam gc` says what is left",
         ManageError::Refused {

@@ -77,9 +77,11 @@ pub(crate) async fn run(
             }
             living::beside(name.as_str(), &collection);
             let at_work = at_work(id, environment, interrupt).await;
+            let is_unreadable = |one| living::is_unreadable(one, landing);
             let again = Again {
                 at_work: &at_work,
                 lies_there,
+                unreadable: collection.beside.iter().any(is_unreadable),
                 ..Again::of(name.as_str())
             };
             if let Some(command) = again::after_collect(landing, again) {

@@ -11,7 +11,7 @@ use cofferdam::names::SandboxId;
 use cofferdam::registry::RegistryError;
 use cofferdam::session::living::{self, Collection, Condition, Named};
 use cofferdam::session::manage::{self, Rest, Shown, State};
-use cofferdam::session::{Caller, Landing, Session, SessionError, Unpushed};
+use cofferdam::session::{Beside, Caller, Landing, Session, SessionError, Unpushed};
 use cofferdam::text::printable_line;
 
 use super::here::{is_path, is_plainly_a_path, target};
@@ -443,6 +443,18 @@ pub(super) fn kept_beside(references: &[String]) {
     }
 }
 
+/// Whether nothing comes out of the sandbox's git directory, for one reason.
+pub(super) fn is_unreadable(beside: &Beside, landing: &Landing) -> bool {
+    let Landing::Refused {
+        pack: Some(at),
+        why,
+    } = landing
+    else {
+        return false;
+    };
+    beside.refused.as_ref() == Some(why) && beside.at == printable_line(&at.to_string_lossy())
+}
+
 /// What is to be said of a collecting beside its commits.
 pub(super) fn beside(name: &str, collection: &Collection) {
     if let Some(printed) = &collection.failed_check {
@@ -453,16 +465,11 @@ pub(super) fn beside(name: &str, collection: &Collection) {
     for note in &collection.notes {
         output::note(&format!("note: {}\n", printable_line(note)));
     }
-    let said = match &collection.landing {
-        Landing::Refused { why, .. } => Some(why),
-        _ => None,
-    };
     for one in &collection.beside {
-        // What nobody could read of its git directory keeps both back, and is said once.
-        if said.is_some() && one.refused.as_ref() == said {
-            continue;
+        // It keeps the branch back as well, and is said of that.
+        if !is_unreadable(one, &collection.landing) {
+            output::note(&format!("note: {one}\n"));
         }
-        output::note(&format!("note: {one}\n"));
     }
     if let Some(line) = summary::taken(&collection.taken) {
         output::note(&format!("note: {line}\n"));

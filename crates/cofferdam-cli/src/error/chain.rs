@@ -199,6 +199,7 @@ fn in_manage(error: &ManageError) -> Cause<'_> {
         ManageError::Refs(error) => Some(error),
         ManageError::File(_)
         | ManageError::Running { .. }
+        | ManageError::Unasked { .. }
         | ManageError::Interrupted { .. }
         | ManageError::Uncollectable { .. }
         | ManageError::HalfMerged { .. }

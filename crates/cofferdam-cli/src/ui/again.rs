@@ -18,6 +18,8 @@ pub(crate) struct Again<'a> {
     pub(crate) in_the_way: bool,
     /// Its files lie in the checkout, in the way of git's own merge.
     pub(crate) lies_there: bool,
+    /// Nobody can read its git directory any more.
+    pub(crate) unreadable: bool,
 }
 
 /// The names of sandboxes, as words of a command.
@@ -34,6 +36,7 @@ impl<'a> Again<'a> {
             at_work: "",
             in_the_way: false,
             lies_there: false,
+            unreadable: false,
         }
     }
 
@@ -114,11 +117,12 @@ pub(crate) fn after_collect(landing: &Landing, again: Again<'_>) -> Option<Strin
         // What works in the checkout is there.
         Landing::Landed { .. } if again.lies_there => None,
         Landing::Landed { .. } | Landing::Kept { .. } => Some(again.line("")),
-        // Its git directory itself: no pack could be made of that.
-        Landing::Refused { pack: Some(at), .. } if at.is_dir() => {
+        Landing::Refused { .. } if again.unreadable => {
             let name = again.name;
+            // Into no file that is there; and the git directory in it would be anybody's.
             Some(format!(
-                "cofferdam exec {name} -- tar -c . > {name}.tar   # saves its files, then `cofferdam delete --force {name}`"
+                "(set -C; cofferdam exec {name} -- tar -c --exclude=./.git . > {name}.tar)   # saves its files, then \
+                 `cofferdam delete --force {name}`"
             ))
         }
         Landing::Refused { .. } => {

@@ -10,6 +10,7 @@
 
 mod agent_missing;
 mod apart;
+mod asked;
 mod at_once;
 mod checked;
 mod checks_inside;

@@ -25,8 +25,16 @@ fn a_sandbox_without_git_gives_up_its_files() {
     lives
         .shell(&format!("cofferdam() {{ '{program}' \"$@\"; }}; {next}"))
         .expect_code(0);
-    lives.shell("tar -xOf one.tar ./kept > kept").expect_code(0);
+    lives
+        .shell("tar -xOf one.tar ./kept > kept; ! tar -tf one.tar | grep .git/")
+        .expect_code(0);
     assert_eq!(lives.read("kept"), "work\n");
+    // A file of that name may be the user's.
+    lives.write("one.tar", "mine");
+    lives
+        .shell(&format!("cofferdam() {{ '{program}' \"$@\"; }}; {next}"))
+        .expect_code(1);
+    assert_eq!(lives.read("one.tar"), "mine");
     let (_, delete) = next.split_once("then `cofferdam ").unwrap();
     let delete: Vec<&str> = delete.trim_end_matches('`').split(' ').collect();
     lives.cofferdam(&["delete", "one"]).expect_code(1);
@@ -69,4 +77,23 @@ fn nobody_is_sent_elsewhere_without_one_there() {
     let environment = TestEnvironment::with_repository();
     let done = environment.cofferdam(&["status", "one"]).expect_code(1);
     assert!(done.stderr.contains("see which there are in"), "{done}");
+}
+
+/// Another branch that is refused for the same reason is told all the same.
+#[test]
+fn two_refusals_are_two() {
+    let lives = Lives::with("one", &[]);
+    let submodule = "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),sub";
+    let script = format!(
+        "{submodule}; git commit -qm one; git checkout -qb other; git commit -q --allow-empty -m two"
+    );
+    lives.exec("one", &script).expect_code(0);
+    let done = lives.cofferdam(&["collect", "one"]).expect_code(1);
+    let next = "next: cofferdam shell one   # mend that inside, then `cofferdam collect one`";
+    assert!(done.stdout.contains(next), "{done}");
+    assert!(
+        done.stderr
+            .contains("note: commits that are not on the branch"),
+        "{done}"
+    );
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::environment::{Done, TestEnvironment};
+use crate::lives::Lives;
 
 /// As README has it: an agent of the user's own, which then commits all that it finds.
 const AGENT: &str = "#!/bin/sh\necho done > made && git add -A && git commit -qm all\n";
@@ -55,7 +56,7 @@ type Change = fn(&TestEnvironment);
 
 #[test]
 fn one_that_is_another_stays() {
-    let changes: [(&str, Change); 4] = [
+    let changes: [(&str, Change); 6] = [
         ("content", |environment| {
             environment.write("agent.sh", "mine\n");
         }),
@@ -65,6 +66,15 @@ fn one_that_is_another_stays() {
         }),
         ("beginning", |environment| {
             environment.write("agent.sh", &AGENT[..9]);
+        }),
+        // Git would make the same of it, and not this again.
+        ("line ends", |environment| {
+            environment.write(".git/info/attributes", "agent.sh text\n");
+            environment.write("agent.sh", &AGENT.replace('\n', "\r\n"));
+        }),
+        ("unseen", |environment| {
+            environment.git(&["config", "core.ignoreStat", "true"]);
+            environment.write("agent.sh", "mine\n");
         }),
         ("kind", |environment| {
             environment.write("elsewhere", AGENT);
@@ -109,4 +119,36 @@ fn what_is_staged_there_stays() {
     assert!(done.stdout.contains("agent.sh"), "{done}");
     assert_eq!(environment.git(&["show", ":agent.sh"]), "mine");
     assert_eq!(environment.read("agent.sh"), AGENT);
+}
+
+/// There is no place for both, and nothing else has it.
+#[test]
+fn what_is_staged_below_it_stays() {
+    let lives = Lives::with("one", &[]);
+    lives
+        .exec("one", "echo x > new; git add new; git commit -qm new")
+        .expect_code(0);
+    lives.write("new/kept", "mine\n");
+    lives.git(&["add", "new/kept"]);
+    fs::remove_dir_all(lives.repository().join("new")).unwrap();
+    lives.write("new", "x\n");
+    lives.cofferdam(&["merge", "one"]).expect_code(1);
+    assert_eq!(lives.git(&["show", ":new/kept"]), "mine");
+    assert_eq!(lives.read("new"), "x\n");
+}
+
+/// Git takes files away that such a checkout leaves out.
+#[test]
+fn a_sparse_checkout_takes_none_away() {
+    let lives = Lives::with("one", &[]);
+    lives
+        .exec(
+            "one",
+            "mkdir out; echo x > out/new; git add out; git commit -qm new",
+        )
+        .expect_code(0);
+    lives.git(&["sparse-checkout", "set", "--no-cone", "/*", "!/out/"]);
+    lives.write("out/new", "x\n");
+    lives.cofferdam(&["merge", "one"]).expect_code(1);
+    assert_eq!(lives.read("out/new"), "x\n");
 }

@@ -128,6 +128,8 @@ impl Git {
         let settings = [
             "core.hooksPath=/dev/null",
             "core.fsmonitor=false",
+            // What lies on the disk counts, whatever somebody said of an index.
+            "core.ignoreStat=false",
             "core.untrackedCache=false",
             "core.protectHFS=true",
             "core.protectNTFS=true",

@@ -10,6 +10,7 @@ mod access;
 mod announce;
 mod appearing;
 mod as_root;
+mod asked;
 mod attendant;
 mod attended;
 mod barred;

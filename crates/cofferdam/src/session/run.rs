@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::announce;
 use super::appearing;
+use super::asked::Asked;
 use super::attendant::Attendant;
 use super::begun;
 use super::checks::Checks;
@@ -75,8 +76,10 @@ use crate::wall;
 /// # Ok(())
 /// # }
 /// ```
-pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
+pub async fn run(mut options: RunOptions) -> Result<RunReport, RunError> {
     let began = Instant::now();
+    // Another command may end this run, and nothing else that its caller does.
+    options.caller.cancel = options.caller.cancel.child_token();
     let nothing = |kind| RunError {
         kind,
         kept: Box::default(),
@@ -93,6 +96,7 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
     let kept_dir = plan.repository.kept_dir();
     let log = (&options.task.log, options.task.log_limits);
     let owned = begun::begin(&options.caller.home, plan.record.clone(), &plan).map_err(nothing)?;
+    let asked = Asked::listen(owned.directory());
     let events = Emitter::open(options.caller.events.clone(), log, &kept_dir, &log_name);
     let events = events.and_then(|events| own_files::ignore(&kept_dir).map(|()| events));
     let events = match events {
@@ -119,7 +123,10 @@ pub async fn run(options: RunOptions) -> Result<RunReport, RunError> {
         events: &events,
         began,
     };
-    let result = Box::pin(live(run, owned, &mut recorder)).await;
+    let result = tokio::select! {
+        result = Box::pin(live(run, owned, &mut recorder)) => result,
+        never = asked.cancels(&options.caller.cancel) => match never {},
+    };
     recorded::end(recorder, &options.caller.home, &result, &events);
     if let Err(error) = &result {
         events.write(&format!("error: {error}"));

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
 use cofferdam::registry;
-use cofferdam::session::{Event, EventSink, Kept, Landing, Resume, RunReport};
+use cofferdam::session::{Event, EventSink, Kept, Landing, Resume, RunErrorKind, RunReport};
 use cofferdam::{RunError, RunOptions};
 use serde::Serialize;
 
@@ -32,6 +32,9 @@ use crate::interrupt::{Interrupt, Stage};
 use crate::ui::live::{Feed, Live, Mode, Stream};
 use crate::ui::steps::{Narrator, Verbosity};
 use crate::ui::{json, output, summary};
+
+/// The exit code of one that was told to end: as by `SIGTERM`.
+const TERMINATED: u8 = 143;
 
 /// The last line of `--json`.
 #[derive(Debug, Serialize)]
@@ -123,6 +126,9 @@ pub(crate) async fn run_with(
         }
         _ => None,
     };
+    // By `delete --force`: as by a signal to end.
+    let cancelled = |error: &RunError| matches!(error.kind, RunErrorKind::Cancelled);
+    let taken_away = result.as_ref().is_err_and(cancelled).then_some(TERMINATED);
     let end = match result {
         Ok(report) => {
             let text = match mode {
@@ -154,7 +160,7 @@ pub(crate) async fn run_with(
         living::tell_uncommitted(name, environment, &interrupt).await;
         output::note(text);
     }
-    match (interrupt.code(), end) {
+    match (interrupt.code().or(taken_away), end) {
         (None, end) => end,
         (Some(code), end) => {
             if let Err(error) = end {

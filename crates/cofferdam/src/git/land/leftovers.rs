@@ -11,10 +11,14 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::LandError;
-use super::index::{Changes, State, remove_temporary};
+use super::index::{Changes, State, collides, remove_temporary};
 use super::journal::Move;
+use super::restore::Found;
 use crate::git::{GitError, Repository};
 use crate::process::Input;
+
+/// Where more are new to git, all of them are in the way: each is read by itself.
+const MOST_SAME: usize = 500;
 
 impl Move {
     /// Takes such files for the new commit's in `index`, so that nothing else is taken for a local
@@ -76,15 +80,25 @@ impl Move {
                     && lies_there(path)
             })
             .collect();
-        if untracked.is_empty() {
+        // A sparse checkout would leave them out, and take them away.
+        let is_sparse = || self.git_dir().join("info/sparse-checkout").exists();
+        if untracked.is_empty() || untracked.len() > MOST_SAME || is_sparse() {
             return Ok(());
         }
-        // What somebody staged there, its removal too, is theirs to end.
+        // What somebody staged there, its removal too, is theirs to end. What they staged below or above leaves no room.
         let staged = self.staged(repo, index, cancel).await?;
-        untracked.retain(|path, _| !staged.contains_key(*path));
+        let theirs = staged.iter().filter(|(_, present)| **present);
+        let theirs: BTreeSet<&[u8]> = theirs.map(|(path, _)| path.as_slice()).collect();
+        untracked.retain(|path, _| !staged.contains_key(*path) && !collides(path, &theirs));
         let unlike = self.unlike(repo, index, &untracked, cancel).await?;
         untracked.retain(|path, _| !unlike.contains(*path));
-        let same: Vec<(&Vec<u8>, &State)> = untracked.into_iter().collect();
+        let mut same: Vec<(&Vec<u8>, &State)> = Vec::new();
+        for (path, state) in untracked {
+            // To git two files are one where it makes the same of both: line ends, `$Id$`. These bytes must come back from it.
+            if self.found(repo, path, state, cancel).await? == Found::Whole {
+                same.push((path, state));
+            }
+        }
         self.set_entries(repo, index, &same, cancel).await?;
         tracked.extend(same.into_iter().map(|(path, _)| path.clone()));
         Ok(())

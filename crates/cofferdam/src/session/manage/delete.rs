@@ -22,14 +22,21 @@ use crate::names::{BranchName, Slug};
 use crate::registry::{self, Entry, Mode, Owned, Record, RegistryError};
 use crate::runs;
 use crate::sandbox::{self, BindMountProvider, Handle};
+use crate::session::asked;
 
 /// How long a run may take to stop, collect and dispose.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
+/// How long nobody may listen who owns a sandbox: it was just begun.
+const ASK_LIMIT: Duration = Duration::from_secs(3);
+
+/// Between two looks at it.
+const STEP: Duration = Duration::from_millis(20);
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeleteOptions {
-    /// Also while a run uses it (the run is told to stop and its commits come home first), with
+    /// Also while a run uses it (the run is asked to end, as by a cancel, and its commits come home first), with
     /// uncommitted work in its worktree, and with packs that the gate refused.
     pub force: bool,
     /// Keep nothing: no trash reference either.
@@ -388,25 +395,34 @@ fn gone(name: Slug) -> Deleted {
     }
 }
 
-/// Tells the process that owns the sandbox to stop, and waits until it has let go. Who only clears it up is waited for.
+/// Asks whoever owns the sandbox to end it, and waits until they have let go. Who only clears it up is waited for.
 async fn stop_owner(target: &SandboxRef, record: &Record) -> Result<(), ManageError> {
-    let running = || ManageError::Running {
-        name: record.name.to_string(),
-    };
-    let owner = registry::owner(&target.home, record.id)
-        .and_then(|pid| i32::try_from(pid).ok())
-        .and_then(rustix::process::Pid::from_raw);
-    if let Some(owner) = owner {
-        let told = rustix::process::kill_process(owner, rustix::process::Signal::TERM);
-        told.map_err(|_| running())?;
-    }
-    let waiting = async {
-        while registry::is_in_use(&target.home, record.id) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+    let name = || record.name.to_string();
+    let directory = target.home.sandbox(record.id);
+    let in_use = || registry::is_in_use(&target.home, record.id);
+    let asking = async {
+        while in_use() && !asked::ask(&directory).await {
+            tokio::time::sleep(STEP).await;
         }
     };
+    let waiting = async {
+        while in_use() {
+            tokio::time::sleep(STEP).await;
+        }
+    };
+    let ended = async {
+        if let Some(process) = registry::owner(&target.home, record.id) {
+            let asked = tokio::time::timeout(ASK_LIMIT, asking).await;
+            asked.map_err(|_| ManageError::Unasked {
+                name: name(),
+                process,
+            })?;
+        }
+        let waited = tokio::time::timeout(STOP_LIMIT, waiting).await;
+        waited.map_err(|_| ManageError::Running { name: name() })
+    };
     tokio::select! {
-        () = target.cancel.cancelled() => Err(running()),
-        done = tokio::time::timeout(STOP_LIMIT, waiting) => done.map_err(|_| running()),
+        () = target.cancel.cancelled() => Err(ManageError::Running { name: name() }),
+        done = ended => done,
     }
 }
