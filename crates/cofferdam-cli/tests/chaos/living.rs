@@ -217,7 +217,7 @@ pub(crate) fn check_used(
 }
 
 /// A sandbox in the state in which a command finds it.
-fn ready(command: &str) -> Environment {
+pub(crate) fn ready(command: &str) -> Environment {
     ready_behind(command, &NONE)
 }
 
@@ -274,9 +274,7 @@ fn at_git_calls_in_each_mode(command: &str) {
     for mode in ["layer", "bind", "copy"] {
         at_git_calls(command, &[&NONE[..], &["--mode", mode]].concat());
     }
-    if command != "create" {
-        at_git_calls(command, &[&NONE[..], &["--head"]].concat());
-    }
+    at_git_calls(command, &[&NONE[..], &["--head"]].concat());
 }
 
 fn at_git_calls(command: &str, options: &[&str]) {

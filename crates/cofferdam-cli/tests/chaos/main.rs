@@ -24,6 +24,7 @@ mod mcp;
 #[expect(dead_code, reason = "other tests ask more of it")]
 mod mcp_client;
 mod mounted;
+mod next_command;
 mod no_room;
 mod roles;
 mod trees;
