@@ -132,9 +132,17 @@ fn located(program: &str, environment: &Environment) -> (Option<&'static str>, O
     (install, native::locate(&wanted, &host))
 }
 
+/// They are no programs.
+const WORDS_OF_SHELLS: [&str; 8] = [
+    "alias", "cd", "eval", "export", "set", "source", "ulimit", "unset",
+];
+
 /// What a sandbox shows of this machine's programs is looked up when it starts.
 fn by_name(program: &str, record: &Record, environment: &Environment, again: &Again) -> String {
     let name = &record.name;
+    if let Some(hint) = of_a_shell(program) {
+        return hint;
+    }
     if Kind::named(&record.provider).is_some() {
         return format!(
             "the image of sandbox {name} does not have `{program}`, or not what starts it (its interpreter, its loader): make one with another, \
@@ -174,4 +182,23 @@ fn by_name(program: &str, record: &Record, environment: &Environment, again: &Ag
             ),
         },
     }
+}
+
+/// What somebody wrote who had a shell in mind.
+fn of_a_shell(program: &str) -> Option<String> {
+    let is_line = program.contains(char::is_whitespace);
+    if !is_line && !WORDS_OF_SHELLS.contains(&program) {
+        return None;
+    }
+    let line = if is_line {
+        shell_word(program)
+    } else {
+        format!("'{program} …'")
+    };
+    let apart = if is_line {
+        "write its words apart, or "
+    } else {
+        "that is a shell's own word, so "
+    };
+    Some(format!("{apart}have a shell read it: `-- sh -c {line}`"))
 }

@@ -54,7 +54,8 @@ impl<'a> Again<'a> {
     fn beside_the_users(&self) -> String {
         let line = self.line("");
         format!(
-            "git stash --include-untracked && {line}   # or commit what is yours first; `git stash pop` brings it back"
+            "git stash --include-untracked && {line}   # or commit what is yours first; `git stash pop` brings it back, but for \
+             new files that came too: yours stay in the stash"
         )
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use cofferdam::git::Oid;
+use cofferdam::git::refs::EXTRA_STASH;
 use cofferdam::names::Slug;
 use cofferdam::run_id::RunId;
 use cofferdam::session::manage::{Recovered, Stays};
@@ -284,7 +285,14 @@ pub(crate) fn beside(references: &[String], there: &str) -> Option<String> {
 
 /// How those are looked at and taken.
 pub(crate) fn take(references: &[String], there: &str) -> Option<String> {
-    let first = shell_word(references.first()?);
+    let first = references.first()?;
+    let is_stash = first.contains(&format!("/{EXTRA_STASH}"));
+    let first = shell_word(first);
+    if is_stash {
+        return Some(format!(
+            "see it with `git{there} stash show -p {first}`, take it with `git{there} stash apply {first}`"
+        ));
+    }
     Some(format!(
         "see them with `git{there} log -p HEAD..{first}`, take them with `git{there} merge {first}`"
     ))

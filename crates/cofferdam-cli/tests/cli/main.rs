@@ -12,6 +12,7 @@ mod agent_missing;
 mod apart;
 mod asked;
 mod at_once;
+mod beside;
 mod checked;
 mod checks_inside;
 mod codex;

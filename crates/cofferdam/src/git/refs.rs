@@ -27,6 +27,8 @@ const TRASH: &str = "refs/cofferdam/trash/";
 const USERS: [&str; 3] = ["refs/heads/", "refs/tags/", "refs/remotes/"];
 /// Begins the last part of the names of commits that came home and belong on no branch.
 pub const EXTRA: &str = "extra-";
+/// Where that is a stash.
+pub const EXTRA_STASH: &str = "extra-stash-";
 
 /// Why refs did not move. None of a transaction's refs moved.
 #[derive(Debug, thiserror::Error)]

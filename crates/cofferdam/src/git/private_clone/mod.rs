@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-pub use refs::{PrivateHead, PrivateRefs, RefsError, read_refs};
+pub use refs::{PrivateHead, PrivateRefs, RefsError, STASH, read_refs};
 pub use tidy::{Tidied, tidy};
 
 use super::identity::UserConfig;

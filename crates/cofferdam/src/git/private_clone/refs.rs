@@ -20,6 +20,8 @@ const DEPTH: usize = 40;
 const ENTRIES: usize = 100_000;
 const LOOSE: u64 = 4096;
 const PACKED: u64 = 16 << 20;
+/// What a stash is called that a log alone names.
+pub const STASH: &[u8] = b"a stash";
 /// So many oddities tell enough.
 const ODD: usize = 10;
 
@@ -257,7 +259,7 @@ impl Reader<'_> {
         let lines = self.lines(Path::new("logs/refs/stash"))?;
         let news = lines.iter().filter_map(|line| {
             let new = line.split(|&b| b == b' ').nth(1)?;
-            Some((b"a stash".to_vec(), self.oid(new)?))
+            Some((STASH.to_vec(), self.oid(new)?))
         });
         Ok(news.take(REFS).collect())
     }

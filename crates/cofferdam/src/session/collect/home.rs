@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::changed::REFUSED;
 use super::packing::{Aside, Received};
-use super::tips::{DETACHED, Tip, Tips, extra};
+use super::tips::{DETACHED, Tip, Tips, extra_of};
 use super::{CollectError, Collected, Collector, Reaches, Source};
 use crate::fsx::{self, FileError};
 use crate::git::gate::{self, Accepted};
@@ -175,7 +175,7 @@ impl Collector<'_> {
                 None => true,
                 Some(own) => self.repo.is_ancestor(own, &tip.id, self.cancel).await?,
             };
-        let reference = extra(owned, &tip.id);
+        let reference = extra_of(owned, tip);
         Ok(!lands
             && refs::read(self.repo, &reference, self.cancel)
                 .await?
@@ -213,7 +213,7 @@ impl Collector<'_> {
             && (owned.record.dev.is_none() || is_its_branch)
             && (tips.own.as_ref()).is_none_or(|own| journey.home.contains(own));
         if !is_own {
-            let at = self.keep_extra(owned, id).await?;
+            let at = self.keep_tip(owned, tip).await?;
             collected.beside.push(Beside {
                 names: vec![name.clone()],
                 at,

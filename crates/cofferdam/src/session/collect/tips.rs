@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{CollectError, Collector, Source};
 use crate::git::Oid;
-use crate::git::private_clone::{self, PrivateClone, PrivateHead, PrivateRefs, RefsError};
-use crate::git::refs::{self, EXTRA, Own, Transaction};
+use crate::git::private_clone::{self, PrivateClone, PrivateHead, PrivateRefs, RefsError, STASH};
+use crate::git::refs::{self, EXTRA, EXTRA_STASH, Own, Transaction};
 use crate::git::refs_at::below_own;
 use crate::names::BranchName;
 use crate::registry::Owned;
@@ -22,6 +22,8 @@ pub(super) struct Tip {
     pub(super) is_commit: bool,
     /// HEAD or a branch: what may land. A tag or a stash is only kept.
     pub(super) lands: bool,
+    /// Git's way to take it is another than a merge.
+    pub(super) is_stash: bool,
 }
 
 /// Where an agent's work ended.
@@ -97,6 +99,7 @@ impl Collector<'_> {
                     id: id.clone(),
                     is_commit: true,
                     lands: true,
+                    is_stash: false,
                 });
             }
         };
@@ -121,6 +124,7 @@ impl Collector<'_> {
                     id: id.clone(),
                     is_commit: false,
                     lands: false,
+                    is_stash: name == b"refs/stash" || name == STASH,
                 });
             }
         };
@@ -184,7 +188,20 @@ impl Collector<'_> {
         owned: &Owned,
         tip: &Oid,
     ) -> Result<String, CollectError> {
-        let reference = extra(owned, tip);
+        self.keep_as(owned, extra(owned, tip), tip).await
+    }
+
+    /// The same of a name in the sandbox's repository.
+    pub(super) async fn keep_tip(&self, owned: &Owned, tip: &Tip) -> Result<String, CollectError> {
+        self.keep_as(owned, extra_of(owned, tip), &tip.id).await
+    }
+
+    async fn keep_as(
+        &self,
+        owned: &Owned,
+        reference: String,
+        tip: &Oid,
+    ) -> Result<String, CollectError> {
         self.point(owned, &reference, tip).await?;
         Ok(reference)
     }
@@ -215,4 +232,13 @@ impl Collector<'_> {
 /// Named by what it holds: a later collecting never takes the place of an earlier one.
 pub(super) fn extra(owned: &Owned, tip: &Oid) -> String {
     format!("{}{EXTRA}{tip}", below_own(owned.record.id))
+}
+
+pub(super) fn extra_of(owned: &Owned, tip: &Tip) -> String {
+    let (below, id) = (below_own(owned.record.id), &tip.id);
+    if tip.is_stash {
+        format!("{below}{EXTRA_STASH}{id}")
+    } else {
+        extra(owned, id)
+    }
 }

@@ -79,14 +79,14 @@ pub(super) fn is_in(directory: &Path, to: Destination) -> bool {
 /// Whether there is more of a sandbox that lives on than its branch and its files.
 pub(in crate::session) fn keeps_more(record: &Record, directory: &Path) -> bool {
     let outcome = record.outcome.as_ref();
-    let holds = outcome.is_some_and(|one| one.keeps_repository || one.beside.is_some());
-    holds || collect::sets_aside(directory)
+    // What has a reference of its own outlives it.
+    outcome.is_some_and(|one| one.keeps_repository) || collect::sets_aside(directory)
 }
 
 /// Whether the state directory of a sandbox that ended holds work that came no further. `taken_out`: all that was in no commit did.
 pub(super) fn keeps_work(record: &Record, directory: &Path, taken_out: bool) -> bool {
     let outcome = record.outcome.as_ref();
-    let holds = outcome.is_none_or(|one| one.keeps_repository || one.beside.is_some());
+    let holds = outcome.is_none_or(|one| one.keeps_repository);
     if taken_out && !holds {
         collect::sets_aside(directory)
     } else {
