@@ -436,7 +436,7 @@ pub(crate) fn registry_hint(error: &RegistryError) -> Option<String> {
             elsewhere: Some(at),
             ..
         } => format!(
-            "there is one of that name in {}, which is gone: `cofferdam list --all-repos` says what can be done",
+            "it was made in {}, which is gone: `cofferdam list --all-repos` says what can be done",
             shown(at)
         ),
         RegistryError::Unknown { repository, .. } => format!(

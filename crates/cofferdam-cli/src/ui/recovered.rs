@@ -43,6 +43,9 @@ pub(crate) fn render(one: &Recovered, directory: &Path) -> String {
         let place = summary::place(path);
         let _ = writeln!(out, "  its uncommitted work is kept in {place}");
     }
+    if let Some(notice) = &one.of_the_users {
+        let _ = writeln!(out, "  {notice}");
+    }
     if let Some(next) = summary::after_recovery(one) {
         let go = if elsewhere {
             format!("cd {there} && {next}")

@@ -65,3 +65,24 @@ fn a_line_of_a_shell_is_no_program_to_install() {
         assert!(!done.stderr.contains("install"), "{done}");
     }
 }
+
+/// A file of the user's that a program inside wrote over in their own checkout.
+#[test]
+fn the_end_of_one_in_the_checkout_names_what_it_changed() {
+    let lives = Lives::new();
+    lives.write("local.cfg", "mine\n");
+    lives.create("one", &["--head"]);
+    lives.exec("one", "echo other > local.cfg").expect_code(0);
+    let done = lives.cofferdam(&["delete", "one"]).expect_code(0);
+    assert_eq!(lives.read("local.cfg"), "other\n");
+    let said = done
+        .stderr
+        .lines()
+        .find_map(|line| line.split_once("as it was: "));
+    let (what, way) = said.unwrap_or_else(|| panic!("{done}"));
+    assert!(what.contains("local.cfg"), "{done}");
+    lives
+        .shell(&way.replace("PATH", "local.cfg"))
+        .expect_code(0);
+    assert_eq!(lives.read("local.cfg"), "mine\n");
+}

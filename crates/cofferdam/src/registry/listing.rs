@@ -291,7 +291,8 @@ pub fn find(home: &Home, repository: &RepoPath, name: &str) -> Result<Entry, Reg
     }
     let others = list(home, None)?.entries.into_iter();
     let elsewhere = others.map(|entry| entry.record).rfind(|record| {
-        slug.as_ref() == Some(&record.name) && record.repository != repository.as_path()
+        (slug.as_ref() == Some(&record.name) || record.id.to_string() == name)
+            && record.repository != repository.as_path()
     });
     Err(RegistryError::Unknown {
         name: name.escape_debug().to_string(),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
+use super::event::Notice;
 use super::layers;
 use super::uncommitted::uncommitted;
 use crate::fsx;
@@ -12,8 +13,9 @@ use crate::git::private_clone::PrivateClone;
 use crate::git::refs::{self, Own, Transaction};
 use crate::git::status::ChangeKind;
 use crate::git::worktree::{self, Worktree, WorktreeError};
-use crate::git::{Repository, UserRules, copied, recorded, unseen};
+use crate::git::{Repository, UserRules, before, copied, recorded, unseen};
 use crate::home::Home;
+use crate::names::SandboxId;
 use crate::registry::{Mode, Outcome, Owned, Phase, RegistryError, Strategy};
 use crate::sandbox::engine::Kind;
 use crate::sandbox::{self, Handle, SandboxError};
@@ -27,6 +29,18 @@ pub(super) struct Disposed {
     pub changed: Vec<PathBuf>,
     /// What could not be removed, in words. The record stays, so that `gc` tries again.
     pub problems: Vec<String>,
+}
+
+impl Disposed {
+    /// What became of the user's uncommitted work in the checkout that an agent shared with them. `took`: its commits hold some.
+    pub(super) fn of_the_users(&mut self, id: SandboxId, took: bool) -> Option<Notice> {
+        let reference = before::reference(id);
+        let paths = std::mem::take(&mut self.changed);
+        if !paths.is_empty() {
+            return Some(Notice::UncommittedChanged { reference, paths });
+        }
+        took.then_some(Notice::UncommittedTaken { reference })
+    }
 }
 
 /// What disposing needs to know beyond the record.

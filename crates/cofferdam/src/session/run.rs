@@ -35,7 +35,7 @@ use super::report::{Kept, RunReport, usage};
 use super::runlog;
 use super::variables;
 use crate::git::land::{self, Landing};
-use crate::git::{DiffStyle, Oid, UserRules, before, own_files};
+use crate::git::{DiffStyle, Oid, UserRules, own_files};
 use crate::registry::{Outcome, Owned};
 use crate::runs::Recorder;
 use crate::sandbox::{Ability, Sandbox};
@@ -467,7 +467,7 @@ impl Run<'_> {
             },
             cancel: &options.caller.abandon,
         };
-        let disposed = match dispose::dispose(owned, &disposal).await {
+        let mut disposed = match dispose::dispose(owned, &disposal).await {
             Ok(disposed) => disposed,
             Err(error) => {
                 let text = error.to_string();
@@ -475,15 +475,9 @@ impl Run<'_> {
                 return None;
             }
         };
-        if !disposed.changed.is_empty() {
-            events.notice(Notice::UncommittedChanged {
-                reference: before::reference(plan.record.id),
-                paths: disposed.changed,
-            });
-        } else if disposal.outcome.took_work {
-            events.notice(Notice::UncommittedTaken {
-                reference: before::reference(plan.record.id),
-            });
+        let took = disposal.outcome.took_work;
+        if let Some(notice) = disposed.of_the_users(plan.record.id, took) {
+            events.notice(notice);
         }
         for text in disposed.problems {
             events.notice(Notice::Other { text });

@@ -34,6 +34,7 @@ use crate::runs;
 use crate::session::collect::{self, Collector, Reaches, Source};
 use crate::session::dispose::{self, Disposal};
 use crate::session::emitter::Emitter;
+use crate::session::event::Notice;
 use crate::session::layers;
 use crate::session::report::Beside;
 use crate::wall::{self, WallError};
@@ -76,6 +77,8 @@ pub struct Recovered {
     /// Uncommitted work that was left where it is.
     #[serde(serialize_with = "crate::path_json::optional")]
     pub preserved: Option<PathBuf>,
+    /// What became of the user's own uncommitted work in the checkout that it shared with them.
+    pub of_the_users: Option<Notice>,
 }
 
 /// How `gc` goes about it.
@@ -452,6 +455,7 @@ fn without_commits(repo: &Repository, record: &Record, landing: Landing) -> Reco
         trash: Vec::new(),
         changed_outside: Vec::new(),
         preserved: None,
+        of_the_users: None,
     }
 }
 
@@ -582,7 +586,8 @@ async fn finish_one(
         },
         cancel,
     };
-    let disposed = dispose::dispose(owned, &disposal).await?;
+    let mut disposed = dispose::dispose(owned, &disposal).await?;
+    let of_the_users = disposed.of_the_users(id, disposal.outcome.took_work);
     Ok(Recovered {
         name,
         repository: repo.top.as_path().to_owned(),
@@ -597,6 +602,7 @@ async fn finish_one(
         trash: lost.into_iter().collect(),
         changed_outside,
         preserved: disposed.preserved,
+        of_the_users,
     })
 }
 
