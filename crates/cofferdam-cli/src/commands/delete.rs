@@ -120,8 +120,8 @@ async fn delete(
         if lived.is_none() || one.commits > 0 {
             output::note(&format!("{}\n", recovered::line(&one)));
         }
-        if let Some(notice) = &one.of_the_users {
-            output::note(&format!("note: {notice}\n"));
+        for line in recovered::of_the_users(&one) {
+            output::note(&format!("note: {line}\n"));
         }
         if one.ended {
             output::note(&format!("deleted {}{ended}\n", printable_line(&one.name)));

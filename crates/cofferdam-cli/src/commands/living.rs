@@ -443,7 +443,7 @@ pub(super) fn kept_beside(references: &[String]) {
     }
 }
 
-/// Whether nothing comes out of the sandbox's git directory, for one reason.
+/// Whether this is said already: something in the sandbox's git directory cannot be read, which keeps its branch back as well.
 pub(super) fn is_unreadable(beside: &Beside, landing: &Landing) -> bool {
     let Landing::Refused {
         pack: Some(at),

@@ -18,7 +18,7 @@ pub(crate) struct Again<'a> {
     pub(crate) in_the_way: bool,
     /// Its files lie in the checkout, in the way of git's own merge.
     pub(crate) lies_there: bool,
-    /// Nobody can read its git directory any more.
+    /// Something in its git directory cannot be read, and nothing comes home for that.
     pub(crate) unreadable: bool,
 }
 
@@ -120,10 +120,9 @@ pub(crate) fn after_collect(landing: &Landing, again: Again<'_>) -> Option<Strin
         Landing::Landed { .. } | Landing::Kept { .. } => Some(again.line("")),
         Landing::Refused { .. } if again.unreadable => {
             let name = again.name;
-            // Into no file that is there; and the git directory in it would be anybody's.
+            // Into no file that is there.
             Some(format!(
-                "(set -C; cofferdam exec {name} -- tar -c --exclude=./.git . > {name}.tar)   # saves its files, then \
-                 `cofferdam delete --force {name}`"
+                "(set -C; cofferdam exec {name} -- tar -c . > {name}.tar)   # saves its files; what can be mended in its git, mend inside"
             ))
         }
         Landing::Refused { .. } => {

@@ -3,13 +3,16 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use cofferdam::session::Landing;
 use cofferdam::session::manage::Recovered;
+use cofferdam::session::{Landing, Notice};
 use cofferdam::text::printable_line;
 
 use super::from_here::from_here;
 use super::shell::shell_word;
 use super::{human, summary};
+
+/// So many paths tell enough.
+const SHOWN: usize = 5;
 
 /// Which sandbox it was, and where its commits are now; the line is not ended.
 pub(crate) fn line(one: &Recovered) -> String {
@@ -43,8 +46,10 @@ pub(crate) fn render(one: &Recovered, directory: &Path) -> String {
         let place = summary::place(path);
         let _ = writeln!(out, "  its uncommitted work is kept in {place}");
     }
-    if let Some(notice) = &one.of_the_users {
-        let _ = writeln!(out, "  {notice}");
+    if !elsewhere {
+        for line in of_the_users(one) {
+            let _ = writeln!(out, "  {line}");
+        }
     }
     if let Some(next) = summary::after_recovery(one) {
         let go = if elsewhere {
@@ -55,4 +60,24 @@ pub(crate) fn render(one: &Recovered, directory: &Path) -> String {
         let _ = writeln!(out, "  next: {go}");
     }
     out
+}
+
+/// What its user may miss in the checkout that it shared with them. Nothing where the records go with it.
+pub(crate) fn of_the_users(one: &Recovered) -> impl Iterator<Item = String> + '_ {
+    let there = one.of_the_users.iter().filter(|_| one.ended);
+    there.map(|notice| match notice {
+        Notice::UncommittedChanged { reference, paths } => {
+            let shown: Vec<_> = paths.iter().take(SHOWN).map(|path| path.to_string_lossy()).collect();
+            let more = match paths.len() - shown.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let line = format!(
+                "uncommitted files of yours are not as they were when it began: {}{more}; as they were: `git restore --source={reference} PATH`",
+                shown.join(", ")
+            );
+            from_here(&printable_line(&line)).into_owned()
+        }
+        other => from_here(&printable_line(&other.to_string())).into_owned(),
+    })
 }

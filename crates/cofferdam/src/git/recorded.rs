@@ -141,16 +141,16 @@ pub async fn taken(
 }
 
 /// Deletes the before-refs of sandbox `id` where every file is still as it was recorded, and none of them was
-/// committed (`taken`): then nothing was lost, and old refs do not pile up. Else they stay, and these files are not
-/// as they were.
+/// committed (`taken`): then nothing was lost, and old refs do not pile up. Else they stay: each that has files which are not
+/// as it says, with those.
 /// Nothing may write to the checkout any more.
 pub async fn drop_untouched(
     repo: &Repository,
     id: SandboxId,
     taken: bool,
     cancel: &CancellationToken,
-) -> Result<Vec<PathBuf>, RefError> {
-    let mut changed = BTreeSet::new();
+) -> Result<Vec<(String, Vec<PathBuf>)>, RefError> {
+    let mut changed = Vec::new();
     for before in read(repo, id, cancel).await? {
         let (top, format) = (repo.top.as_path().to_owned(), repo.format);
         let Before {
@@ -166,9 +166,11 @@ pub async fn drop_untouched(
             let delete = Transaction::new("cofferdam: untouched").delete(&reference, &commit);
             delete.commit(repo, cancel).await?;
         }
-        changed.extend(differs);
+        if !differs.is_empty() {
+            changed.push((reference, differs));
+        }
     }
-    Ok(changed.into_iter().collect())
+    Ok(changed)
 }
 
 /// What is not as it was recorded. `None` where that cannot be told of each file, and none is known to have

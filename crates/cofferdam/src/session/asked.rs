@@ -10,12 +10,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::fsx;
 
 const SOCKET: &str = "owner.sock";
+
+/// All that is said. Who only connects, to see who listens, has asked for nothing.
+const END: &[u8; 4] = b"end\n";
+
+/// How long somebody may take to say it.
+const LISTENS: Duration = Duration::from_secs(2);
 
 /// After an error that the next try may have again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -57,14 +64,18 @@ impl Drop for Asked {
 }
 
 async fn is_asked(listener: &UnixListener) -> bool {
-    let Ok((stream, _)) = listener.accept().await else {
+    let Ok((mut stream, _)) = listener.accept().await else {
         tokio::time::sleep(PAUSE).await;
         return false;
     };
     let own = rustix::process::geteuid().as_raw();
-    stream
-        .peer_cred()
-        .is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
+    let is_ours = |uid| uid == own || uid == 0;
+    if !stream.peer_cred().is_ok_and(|peer| is_ours(peer.uid())) {
+        return false;
+    }
+    let mut word = [0; END.len()];
+    let heard = tokio::time::timeout(LISTENS, stream.read_exact(&mut word)).await;
+    matches!(heard, Ok(Ok(_))) && word == *END
 }
 
 /// Asks the owner whose state directory this is. `false`: nobody listens there.
@@ -74,7 +85,8 @@ pub(super) async fn ask(directory: &Path) -> bool {
         let at_hand = rustix::fs::open(directory, flags, Mode::empty())?;
         // As short as an address must be.
         let address = format!("/proc/self/fd/{}/{SOCKET}", at_hand.as_raw_fd());
-        UnixStream::connect(address).await.map(drop)
+        let mut stream = UnixStream::connect(address).await?;
+        stream.write_all(END).await
     };
     let asked: io::Result<()> = asked.await;
     asked.is_ok()
@@ -91,9 +103,16 @@ mod tests {
         std::fs::create_dir(&directory).unwrap();
         assert!(!ask(&directory).await);
         let asked = Asked::listen(&directory);
+        let at_hand = std::fs::File::open(&directory).unwrap();
         let mode = std::fs::metadata(directory.join(SOCKET)).unwrap();
         assert_eq!(mode.permissions().mode() & 0o777, 0o600);
         let cancel = CancellationToken::new();
+        // Whoever looks who listens where.
+        let path = format!("/proc/self/fd/{}/{SOCKET}", at_hand.as_raw_fd());
+        for said in [&b""[..], b"end", b"dne\n"] {
+            let mut stream = UnixStream::connect(&path).await.unwrap();
+            stream.write_all(said).await.unwrap();
+        }
         tokio::select! {
             never = asked.cancels(&cancel) => match never {},
             () = cancel.cancelled() => panic!("nobody asked"),

@@ -25,21 +25,23 @@ use crate::sandbox::{self, Handle, SandboxError};
 pub(super) struct Disposed {
     /// A worktree or private copy with uncommitted work.
     pub preserved: Option<PathBuf>,
-    /// Uncommitted files of the user's that are not as they were before the agent.
-    pub changed: Vec<PathBuf>,
+    /// Uncommitted files of the user's that are not as they were before the agent, with the record that has them.
+    pub changed: Vec<(String, Vec<PathBuf>)>,
     /// What could not be removed, in words. The record stays, so that `gc` tries again.
     pub problems: Vec<String>,
 }
 
 impl Disposed {
     /// What became of the user's uncommitted work in the checkout that an agent shared with them. `took`: its commits hold some.
-    pub(super) fn of_the_users(&mut self, id: SandboxId, took: bool) -> Option<Notice> {
-        let reference = before::reference(id);
-        let paths = std::mem::take(&mut self.changed);
-        if !paths.is_empty() {
-            return Some(Notice::UncommittedChanged { reference, paths });
+    pub(super) fn of_the_users(&mut self, id: SandboxId, took: bool) -> Vec<Notice> {
+        if self.changed.is_empty() && took {
+            let reference = before::reference(id);
+            return vec![Notice::UncommittedTaken { reference }];
         }
-        took.then_some(Notice::UncommittedTaken { reference })
+        let changed = std::mem::take(&mut self.changed).into_iter();
+        changed
+            .map(|(reference, paths)| Notice::UncommittedChanged { reference, paths })
+            .collect()
     }
 }
 

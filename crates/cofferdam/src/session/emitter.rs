@@ -331,7 +331,7 @@ impl std::fmt::Display for Notice {
                 to.display(),
                 first(paths, MOST_OF_AN_AGENT)
             ),
-            Self::BranchSwitched { to } => format!("nothing goes on from the agent's own branch, and what is on {to} lands"),
+            Self::BranchSwitched { to } => format!("what is on the agent's branch {to} lands, in place of the sandbox's own"),
             Self::EnvironmentWithheld { names } => format!(
                 ".cofferdam/.env is tracked or linked, so it takes nothing from your environment; not set: {} \
                  (if you want it, add {})",

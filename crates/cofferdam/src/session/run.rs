@@ -476,7 +476,7 @@ impl Run<'_> {
             }
         };
         let took = disposal.outcome.took_work;
-        if let Some(notice) = disposed.of_the_users(plan.record.id, took) {
+        for notice in disposed.of_the_users(plan.record.id, took) {
             events.notice(notice);
         }
         for text in disposed.problems {

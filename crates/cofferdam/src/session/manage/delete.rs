@@ -19,7 +19,7 @@ use crate::git::refs_at::below_own;
 use crate::git::worktree;
 use crate::home::Home;
 use crate::names::{BranchName, Slug};
-use crate::registry::{self, Entry, Mode, Owned, Record, RegistryError};
+use crate::registry::{self, Entry, Mode, Owned, Record, RegistryError, Setup};
 use crate::runs;
 use crate::sandbox::{self, BindMountProvider, Handle};
 use crate::session::asked;
@@ -400,18 +400,23 @@ async fn stop_owner(target: &SandboxRef, record: &Record) -> Result<(), ManageEr
     let name = || record.name.to_string();
     let directory = target.home.sandbox(record.id);
     let in_use = || registry::is_in_use(&target.home, record.id);
-    let asking = async {
-        while in_use() && !asked::ask(&directory).await {
-            tokio::time::sleep(STEP).await;
-        }
-    };
+    let owner = || registry::owner(&target.home, record.id);
     let waiting = async {
         while in_use() {
             tokio::time::sleep(STEP).await;
         }
     };
     let ended = async {
-        if let Some(process) = registry::owner(&target.home, record.id) {
+        if let Some(process) = owner() {
+            // One that is being made, or in which something is only tried, is its maker's to end.
+            if record.is_check || record.setup == Setup::Making {
+                return Err(ManageError::Running { name: name() });
+            }
+            let asking = async {
+                while owner() == Some(process) && !asked::ask(&directory).await {
+                    tokio::time::sleep(STEP).await;
+                }
+            };
             let asked = tokio::time::timeout(ASK_LIMIT, asking).await;
             asked.map_err(|_| ManageError::Unasked {
                 name: name(),

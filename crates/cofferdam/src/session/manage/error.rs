@@ -28,7 +28,7 @@ pub enum ManageError {
     Collect(#[from] CollectError),
     #[error("sandbox `{name}` is running")]
     Running { name: String },
-    /// One of an older version, one that is still being made, or one whose machine had no room for the socket.
+    /// One of an older version, or one whose machine had no room for the socket.
     #[error("sandbox `{name}` is at work in process {process}, which cannot be asked to end it")]
     Unasked { name: String, process: u32 },
     #[error("sandbox `{name}` was interrupted and its commits are not collected yet")]

@@ -77,8 +77,8 @@ pub struct Recovered {
     /// Uncommitted work that was left where it is.
     #[serde(serialize_with = "crate::path_json::optional")]
     pub preserved: Option<PathBuf>,
-    /// What became of the user's own uncommitted work in the checkout that it shared with them.
-    pub of_the_users: Option<Notice>,
+    /// What became, since it began, of the user's own uncommitted work in the checkout that it shared with them.
+    pub of_the_users: Vec<Notice>,
 }
 
 /// How `gc` goes about it.
@@ -455,7 +455,7 @@ fn without_commits(repo: &Repository, record: &Record, landing: Landing) -> Reco
         trash: Vec::new(),
         changed_outside: Vec::new(),
         preserved: None,
-        of_the_users: None,
+        of_the_users: Vec::new(),
     }
 }
 

@@ -58,16 +58,14 @@ pub(super) async fn uncommitted_in(
     };
     let config = identity::user_config(repo, caller_home, cancel).await?;
     let ends = tips(repo, record, cancel).await?;
-    let mut ends: Vec<Oid> = ends.into_iter().map(|tip| tip.id).collect();
+    let ends: Vec<Oid> = ends.into_iter().map(|tip| tip.id).collect();
     let rules = UserRules {
         config: Some(&config),
         caller_home,
     };
     let scratch = home.sandbox(record.id).join("scratch");
-    let at = checkout.or(ends.first()).unwrap_or(&record.base).clone();
-    // What its user brought into their checkout, and committed there, is in that commit.
-    ends.push(repo.head.commit().clone());
-    let ends = (&at, &ends[..]);
+    let at = checkout.or(ends.first()).unwrap_or(&record.base);
+    let ends = (at, &ends[..]);
     let changes = uncommitted(repo, &worktree, ends, rules, &scratch, cancel).await?;
     if changes.is_empty() {
         return Ok(None);
