@@ -78,7 +78,7 @@ fn the_end_of_one_in_the_checkout_names_what_it_changed() {
     let said = done
         .stderr
         .lines()
-        .find_map(|line| line.split_once("as it was: "));
+        .find_map(|line| line.trim_end_matches('`').split_once("as they were: `"));
     let (what, way) = said.unwrap_or_else(|| panic!("{done}"));
     assert!(what.contains("local.cfg"), "{done}");
     lives
