@@ -1,4 +1,4 @@
-//! Where an engine is that no variable names: as its own command finds it.
+//! Where Docker is that no variable names: as its own command finds it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,29 +8,21 @@ use cofferdam_lab::skip;
 use crate::containers::{SURROUNDINGS, World, making, worlds};
 use crate::environment::{Done, finish};
 
-/// The socket that the engine's own variable names for this run of the tests.
+/// With the socket that `DOCKER_HOST` names for this run of the tests.
 #[expect(
     clippy::disallowed_methods,
     reason = "the engines are where this machine's user has them"
 )]
-fn socket(world: &World) -> Option<PathBuf> {
-    let [docker, podman] = SURROUNDINGS;
-    let name = if world.engine == "docker" {
-        docker
-    } else {
-        podman
+fn with_docker() -> Option<(World, PathBuf)> {
+    let world = worlds()
+        .into_iter()
+        .find(|world| world.engine == "docker")?;
+    let host = std::env::var(SURROUNDINGS[0]).unwrap_or_default();
+    let Some(socket) = host.strip_prefix("unix://") else {
+        skip!("Docker is not where DOCKER_HOST says");
+        return None;
     };
-    let host = std::env::var(name).ok()?;
-    host.strip_prefix("unix://").map(PathBuf::from)
-}
-
-fn one_of(engine: &str) -> Option<(World, PathBuf)> {
-    let world = worlds().into_iter().find(|world| world.engine == engine)?;
-    let socket = socket(&world);
-    if socket.is_none() {
-        skip!("{engine} is not where a variable says");
-    }
-    Some((world, socket?))
+    Some((world, PathBuf::from(socket)))
 }
 
 /// By a command whose surroundings name no engine, but for these.
@@ -61,7 +53,7 @@ fn docker(world: &World, words: &[&str]) {
 
 #[test]
 fn a_context_of_dockers_is_where_sandboxes_are() {
-    let Some((world, socket)) = one_of("docker") else {
+    let Some((world, socket)) = with_docker() else {
         return;
     };
     let host = |path: &Path| format!("host=unix://{}", path.display());
@@ -104,26 +96,5 @@ fn a_context_of_dockers_is_where_sandboxes_are() {
         "{refused}"
     );
     cofferdam(&world, &[], &["delete", "one", "two"]).expect_code(0);
-    world.environment.expect_clean();
-}
-
-#[test]
-fn an_ordinary_users_podman_is_where_their_session_has_it() {
-    if rustix::process::geteuid().is_root() {
-        return skip!("root's Podman is the machine's");
-    }
-    let Some((world, socket)) = one_of("podman") else {
-        return;
-    };
-    let runtime = world.environment.home().join("runtime");
-    std::fs::create_dir_all(runtime.join("podman")).unwrap();
-    std::os::unix::fs::symlink(&socket, runtime.join("podman/podman.sock")).unwrap();
-    let around = [("XDG_RUNTIME_DIR", runtime.to_str().unwrap())];
-    let create = making("create", "podman", &["one"]);
-    cofferdam(&world, &around, &create).expect_code(0);
-    // What it is in is known without any variable.
-    let done = cofferdam(&world, &[], &["exec", "one", "--", "echo", "there"]);
-    assert_eq!(done.expect_code(0).stdout, "there\n");
-    cofferdam(&world, &[], &["delete", "one"]).expect_code(0);
     world.environment.expect_clean();
 }
