@@ -11,9 +11,6 @@ use super::from_here::from_here;
 use super::shell::shell_word;
 use super::{human, summary};
 
-/// So many paths tell enough.
-const SHOWN: usize = 5;
-
 /// Which sandbox it was, and where its commits are now; the line is not ended.
 pub(crate) fn line(one: &Recovered) -> String {
     let name = printable_line(&one.name);
@@ -67,14 +64,9 @@ pub(crate) fn of_the_users(one: &Recovered) -> impl Iterator<Item = String> + '_
     let there = one.of_the_users.iter().filter(|_| one.ended);
     there.map(|notice| match notice {
         Notice::UncommittedChanged { reference, paths } => {
-            let shown: Vec<_> = paths.iter().take(SHOWN).map(|path| path.to_string_lossy()).collect();
-            let more = match paths.len() - shown.len() {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
             let line = format!(
-                "uncommitted files of yours are not as they were when it began: {}{more}; as they were: `git restore --source={reference} PATH`",
-                shown.join(", ")
+                "uncommitted files of yours are not as they were when it began: {}; as they were: `git restore --source={reference} PATH`",
+                summary::named(paths)
             );
             from_here(&printable_line(&line)).into_owned()
         }

@@ -309,14 +309,18 @@ pub(crate) fn commit_line(commit: &CommitLine, colour: bool) -> String {
 
 /// The user's uncommitted files that are in the commits now, in one line.
 pub(crate) fn taken(paths: &[PathBuf]) -> Option<String> {
+    let named = named(paths);
+    (!paths.is_empty()).then(|| format!("the agent committed uncommitted work of yours: {named}"))
+}
+
+/// The first ones as words of a shell, and how many more there are.
+pub(crate) fn named(paths: &[PathBuf]) -> String {
     let named: Vec<String> = paths.iter().take(NAMED).map(shell_word).collect();
     let more = match paths.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let named = named.join(" ");
-    (!paths.is_empty())
-        .then(|| format!("the agent committed uncommitted work of yours: {named}{more}"))
+    named.join(" ") + &more
 }
 
 /// A reference of Cofferdam's, which only its own commands know the sandbox of.

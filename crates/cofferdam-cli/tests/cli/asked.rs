@@ -1,18 +1,9 @@
 //! A sandbox that is taken away from whoever works in it: asked, and not by a signal to a program that has more to do.
 
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use crate::environment::{TestEnvironment, finish};
-
-#[track_caller]
-fn waits_for(what: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !what() {
-        assert!(began.elapsed() < Duration::from_secs(60));
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
+use crate::living_home::eventually;
 
 fn start(environment: &TestEnvironment, words: &[&str]) -> Child {
     let mut command = environment.command(words);
@@ -53,7 +44,7 @@ fn one_task_of_a_plan_is_ended_and_the_others_go_on() {
             .filter(|path| path.is_dir())
             .collect()
     };
-    waits_for(|| {
+    eventually("both are at work", || {
         places()
             .iter()
             .filter(|place| place.join("begun").exists())

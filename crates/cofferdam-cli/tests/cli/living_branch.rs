@@ -1,25 +1,14 @@
 //! A sandbox is found by others from when it is up, and its branch is still being made then.
 
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::environment::finish;
 use crate::lives::Lives;
-
-/// What has not come by then does not come.
-const LIMIT: Duration = Duration::from_secs(30);
+use crate::living_home::eventually;
 
 /// What a command would have done by then that waits for nobody.
 const LONG: Duration = Duration::from_millis(1500);
-
-#[track_caller]
-fn waits_for(what: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !what() {
-        assert!(began.elapsed() < LIMIT);
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 #[test]
 fn who_ends_it_waits_until_its_branch_is_there() {
@@ -49,9 +38,9 @@ fn who_ends_it_waits_until_its_branch_is_there() {
     let slow = format!("{}:{usual}", bin.display());
     let create = ["create", "box", "--mode", "copy", "--network", "none"];
     let create = start(&create, &slow);
-    waits_for(|| asked.exists());
+    eventually("git is asked for the branch", || asked.exists());
     // From when its record says that it lives on nobody else can tell that it is not whole.
-    waits_for(|| {
+    eventually("it is told as active", || {
         lives
             .listed("box")
             .is_some_and(|one| one["state"] == "active")

@@ -15,7 +15,9 @@ use super::collect::error::CollectError;
 use super::error::{RunErrorKind, step};
 use super::inside::{Inside, InsideError, Output};
 use crate::fsx::FileError;
-use crate::git::private_clone::{HOOKS, INSIDE_VAULT, PrivateClone, PrivateHead, PrivateRefs};
+use crate::git::private_clone::{
+    HOOKS, INSIDE_VAULT, PrivateClone, PrivateHead, PrivateRefs, STASH,
+};
 use crate::git::{ObjectFormat, Oid};
 use crate::sandbox::{ExecRequest, IsolatedSandbox};
 
@@ -91,13 +93,20 @@ pub(super) async fn refs(
     format: ObjectFormat,
     cancel: &CancellationToken,
 ) -> Result<PrivateRefs, CollectError> {
-    let script = "git rev-parse HEAD && git rev-parse --symbolic-full-name HEAD && \
+    let stash = String::from_utf8_lossy(STASH);
+    let script = format!(
+        "git rev-parse HEAD && git rev-parse --symbolic-full-name HEAD && \
                   git for-each-ref --format='%(if)%(*objectname)%(then)%(*objectname)%(else)%(objectname)%(end) %(refname)' && \
-                  { git reflog --format='%H a stash' refs/stash -- 2> /dev/null || true; }";
+                  {{ git reflog --format='%H {stash}' refs/stash -- 2> /dev/null || true; }}"
+    );
     let environment = BTreeMap::new();
     let inside = Inside {
         sandbox,
-        arguments: vec!["/bin/sh".into(), "-c".into(), in_directory(workdir, script)],
+        arguments: vec![
+            "/bin/sh".into(),
+            "-c".into(),
+            in_directory(workdir, &script),
+        ],
         directory: None,
         environment: &environment,
         limit: Duration::from_secs(60),
