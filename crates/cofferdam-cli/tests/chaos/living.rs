@@ -358,26 +358,51 @@ pub(crate) const ALL: [&str; 8] = [
     "create", "exec", "collect", "pause", "resume", "stop", "start", "delete",
 ];
 
-fn one_of<T: Copy>(sample: &mut Sample, all: &[T]) -> T {
+pub(crate) fn one_of<T: Copy>(sample: &mut Sample, all: &[T]) -> T {
     all[usize::try_from(sample.below(all.len() as u64)).unwrap()]
+}
+
+/// Kills `command` before its end, sooner and sooner until it is, and says after which time: what is there then, and what its
+/// user had before. None where it is through too soon for that.
+pub(crate) fn killed(
+    command: &str,
+    mut delay: Duration,
+    sample: &Sample,
+) -> Option<(Environment, User, Duration)> {
+    loop {
+        let environment = ready(command);
+        let before = User::of(&environment);
+        let child = start(&environment, &arguments(command));
+        std::thread::sleep(delay);
+        kill(&child);
+        if end(child, command).0.is_none() {
+            return Some((environment, before, delay));
+        }
+        let what = format!("{command} ended within {delay:?} ({})", sample.again());
+        check(&environment, &before, command != "create", &what);
+        if delay.is_zero() {
+            return None;
+        }
+        delay /= 4;
+    }
 }
 
 /// At times that nobody chose.
 #[test]
 fn commands_at_random_times() {
     let mut sample = Sample::new("living, at random times");
+    let mut hit = 0;
     for _ in sample.of(0..24, 3) {
         let command = one_of(&mut sample, &ALL);
         let delay = Duration::from_micros(sample.below(250_000));
-        let environment = ready(command);
-        let before = User::of(&environment);
-        let child = start(&environment, &arguments(command));
-        std::thread::sleep(delay);
-        kill(&child);
-        end(child, command);
+        let Some((environment, before, delay)) = killed(command, delay, &sample) else {
+            continue;
+        };
+        hit += 1;
         let what = format!("{command} killed after {delay:?} ({})", sample.again());
         check(&environment, &before, command != "create", &what);
     }
+    assert!(hit > 0, "nothing was killed before its end");
 }
 
 /// The processes of this environment's sandbox: its init, its supervisor, and where it has a wall the gateway.

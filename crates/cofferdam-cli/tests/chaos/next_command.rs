@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use cofferdam_lab::sample::Sample;
 
-use crate::checker::User;
-use crate::living::{ALL, NAME, arguments, check, end, kill, ready, start};
+use crate::living::{ALL, NAME, arguments, check, killed, one_of};
 
 /// Merging is left out: `check` wants its user's branch as it was.
 const NEXT: [&str; 10] = [
@@ -18,25 +17,13 @@ fn the_next_command_works_or_says_what_to_do() {
     let mut sample = Sample::new("living, the next command");
     let mut hit = 0;
     for _ in sample.of(0..24, 4) {
-        let command = ALL[usize::try_from(sample.below(ALL.len() as u64)).unwrap()];
-        let next = NEXT[usize::try_from(sample.below(NEXT.len() as u64)).unwrap()];
-        // Sooner and sooner, until it is killed before its end.
-        let mut delay = Duration::from_micros(sample.below(60_000));
-        let (environment, before, done) = loop {
-            let environment = ready(command);
-            let before = User::of(&environment);
-            let child = start(&environment, &arguments(command));
-            std::thread::sleep(delay);
-            kill(&child);
-            let done = end(child, command);
-            if done.0.is_none() || delay.is_zero() {
-                break (environment, before, done);
-            }
-            let what = format!("{command} ended within {delay:?} ({})", sample.again());
-            check(&environment, &before, command != "create", &what);
-            delay /= 4;
+        let command = one_of(&mut sample, &ALL);
+        let next = one_of(&mut sample, &NEXT);
+        let delay = Duration::from_micros(sample.below(60_000));
+        let Some((environment, before, delay)) = killed(command, delay, &sample) else {
+            continue;
         };
-        hit += i32::from(done.0.is_none());
+        hit += 1;
         let what = format!(
             "{next} after {command} was killed after {delay:?} ({})",
             sample.again()

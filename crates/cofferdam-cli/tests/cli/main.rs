@@ -83,6 +83,7 @@ mod living_states;
 mod living_terminal;
 mod living_versions;
 mod living_words;
+mod logout;
 mod long_home;
 mod long_lives;
 mod look;

@@ -1,0 +1,42 @@
+//! What becomes of a sandbox when the session of the person who made it ends.
+
+use rustix::process::{Pid, Signal, getsid, kill_process};
+
+use crate::lives::Lives;
+
+/// The processes of this session.
+fn processes(session: Pid) -> Vec<Pid> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let all = all.filter_map(|one| one.file_name().to_str()?.parse().ok());
+    all.filter_map(Pid::from_raw)
+        .filter(|pid| getsid(Some(*pid)).is_ok_and(|its| its == session))
+        .collect()
+}
+
+/// The terminal goes, and all that is left of the session is killed: none of it belongs to a sandbox that stays.
+#[test]
+fn a_sandbox_and_its_programs_outlive_the_session_that_made_them() {
+    let lives = Lives::new();
+    let cofferdam = env!("CARGO_BIN_EXE_cofferdam");
+    let mut shell = lives.program_on_a_terminal("sh", &["-i"]);
+    shell.press(&format!(
+        "'{cofferdam}' create one && '{cofferdam}' exec --detach one -- sleep 4711 && echo rea''dy\r"
+    ));
+    shell.expect("ready");
+    let session = getsid(Some(Pid::from_child(&shell.child))).unwrap();
+    assert!(processes(session).contains(&Pid::from_child(&shell.child)));
+    let init = lives.status("one", "process");
+    shell.close();
+    for one in processes(session) {
+        let _ = kill_process(one, Signal::KILL);
+    }
+    shell.ends();
+    assert_eq!(lives.state("one"), "active");
+    assert_eq!(lives.status("one", "process"), init);
+    lives.exec("one", "pgrep -f 'sleep [4]711'").expect_code(0);
+    lives
+        .exec("one", "echo more > more; git add more; git commit -qm more")
+        .expect_code(0);
+    lives.cofferdam(&["merge", "one"]).expect_code(0);
+    assert_eq!(lives.read("more"), "more\n");
+}
