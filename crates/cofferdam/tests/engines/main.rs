@@ -15,6 +15,7 @@ mod attacks;
 mod conforms;
 mod containers;
 mod images;
+mod joined;
 mod others;
 mod ready;
 mod unasked;

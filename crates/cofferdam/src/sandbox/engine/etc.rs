@@ -48,6 +48,9 @@ pub(super) fn write(
     };
     if let Some(resolv) = resolv {
         files.push(("resolv.conf", resolv));
+        // Who joins this one's network, as each step of a build does, gets the file that an engine has of it, by its path. Of this
+        // one, which has joined its holder, that would be the holder's, which goes at some moment.
+        files.push(("hostname", format!("{hostname}\n")));
         files.push((
             "hosts",
             format!("127.0.0.1 localhost\n::1 localhost ip6-localhost\n127.0.1.1 {hostname}\n"),
