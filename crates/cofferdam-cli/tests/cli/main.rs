@@ -54,6 +54,7 @@ mod every_way;
 mod everywhere;
 mod fake_engine;
 mod gc;
+mod half_applied;
 mod homes;
 mod hooks;
 mod images;
