@@ -1,15 +1,21 @@
 //! What becomes of a sandbox when the session of the person who made it ends.
 
-use rustix::process::{Pid, Signal, getsid, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::lives::Lives;
 
-/// The processes of this session.
-fn processes(session: Pid) -> Vec<Pid> {
+/// proc_pid_stat(5): after the name in brackets come state, parent, process group and session.
+fn session_of(pid: Pid) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(3)?.parse().ok()
+}
+
+fn processes(session: i32) -> Vec<Pid> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let all = all.filter_map(|one| one.file_name().to_str()?.parse().ok());
     all.filter_map(Pid::from_raw)
-        .filter(|pid| getsid(Some(*pid)).is_ok_and(|its| its == session))
+        .filter(|pid| session_of(*pid) == Some(session))
         .collect()
 }
 
@@ -23,8 +29,9 @@ fn a_sandbox_and_its_programs_outlive_the_session_that_made_them() {
         "'{cofferdam}' create one && '{cofferdam}' exec --detach one -- sleep 4711 && echo rea''dy\r"
     ));
     shell.expect("ready");
-    let session = getsid(Some(Pid::from_child(&shell.child))).unwrap();
-    assert!(processes(session).contains(&Pid::from_child(&shell.child)));
+    let own = Pid::from_child(&shell.child);
+    let session = session_of(own).unwrap();
+    assert!(processes(session).contains(&own));
     let init = lives.status("one", "process");
     shell.close();
     for one in processes(session) {
