@@ -18,6 +18,10 @@ fn cofferdam(world: &World, session: &Path, words: &[&str]) -> Done {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the engine is where this machine's user has it"
+)]
 fn the_podman_of_a_session_is_where_its_sandboxes_are() {
     let host = std::env::var(SURROUNDINGS[1]).unwrap_or_default();
     let Some(socket) = host.strip_prefix("unix://") else {
