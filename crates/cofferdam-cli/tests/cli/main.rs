@@ -46,7 +46,6 @@ mod engine_no_room;
 mod engine_open;
 mod engine_outlived;
 mod engine_restarts;
-mod engine_session;
 mod engine_unasked;
 mod engine_versions;
 mod engine_weaker;
