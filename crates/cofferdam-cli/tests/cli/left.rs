@@ -1,7 +1,6 @@
 //! What agents leave in files of their sandbox's own and in no commit: it is shown, applied and taken back, made a
 //! worktree, and opened again.
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::environment::{TestEnvironment, check};
@@ -339,35 +338,6 @@ fn after_a_power_cut_it_stands_on_whole_files() {
     environment
         .cofferdam(&["delete", "--force", "left"])
         .expect_code(0);
-}
-
-/// Also where it has nothing else to keep.
-#[test]
-fn one_whose_apply_was_cut_short_is_not_deleted() {
-    let environment = repository();
-    environment
-        .cofferdam(&["create", "left", "--branch", "work", "--network", "none"])
-        .expect_code(0);
-    let commit = "echo new > new; git add new; git commit -qm new";
-    environment
-        .cofferdam(&["exec", "left", "--", "sh", "-ec", commit])
-        .expect_code(0);
-    for command in ["collect", "stop", "apply"] {
-        environment.cofferdam(&[command, "left"]).expect_code(0);
-    }
-    // As a death leaves it that came before its end was noted.
-    let state = environment.home().join(".cofferdam/state");
-    let state = state.read_dir().unwrap().flatten().next().unwrap().path();
-    let top = environment.repository().canonicalize().unwrap();
-    cofferdam::fsx::write_private(&state.join("applying"), top.as_os_str().as_bytes()).unwrap();
-    let done = environment.cofferdam(&["delete", "left"]).expect_code(1);
-    assert!(done.stderr.contains("cut short"), "{done}");
-    environment
-        .cofferdam(&["apply", "--undo", "left"])
-        .expect_code(0);
-    environment.cofferdam(&["delete", "left"]).expect_code(0);
-    let kept = ["log", "--format=%s", "-1", "refs/cofferdam/trash/left"];
-    assert_eq!(environment.git(&kept), "new");
 }
 
 #[test]
