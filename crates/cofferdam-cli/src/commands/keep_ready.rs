@@ -1,7 +1,6 @@
 //! A part of the next container waits for it before anybody asks: made by a process of its own, after the command that used the
 //! last one has told its user everything.
 
-use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
 use cofferdam::registry::{Reach, Record};
@@ -19,6 +18,8 @@ pub(crate) fn is_meant() -> bool {
 
 /// What it does. Nobody reads what it could say: the next command says it.
 pub(crate) fn run() -> ExitCode {
+    // Keys pressed at the terminal of the user's command are not for it.
+    _ = rustix::process::setsid();
     let (Ok(environment), Ok(runtime)) = (Environment::read(None), crate::runtime()) else {
         return ExitCode::FAILURE;
     };
@@ -63,7 +64,6 @@ pub(super) fn after(provider: &str, walled: bool) {
     let begun = command
         .arg(WORD)
         .current_dir("/")
-        .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -56,9 +56,7 @@ pub(super) fn start(
         .current_dir("/")
         .stdin(OwnedFd::from(listener))
         .stdout(shared)
-        .stderr(errors)
-        // Keys pressed at the starter's terminal are not for it.
-        .process_group(0);
+        .stderr(errors);
     let process = starter
         .spawn(command)
         .map_err(|error| failed("its program does not start", error))?;

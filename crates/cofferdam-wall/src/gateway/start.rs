@@ -64,6 +64,8 @@ pub(super) fn prepare(arguments: &[OsString]) -> Result<Started, StartError> {
         return Err(StartError::Usage);
     };
     let (owner, run) = (number(owner)?, number(run)?);
+    // Keys pressed at the starter's terminal are not for it, nor the end of that.
+    _ = rustix::process::setsid();
     inherited::close().map_err(StartError::Inherited)?;
     let control = rustix::stdio::stdin()
         .try_clone_to_owned()
@@ -123,8 +125,6 @@ fn give_up(run: u32) -> Result<(), StartError> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(cannot("forbid dumps of its memory"))?;
     rustix::process::umask(Mode::from_raw_mode(0o077));
-    // Fails for the leader of a process group, whose starter has done it already.
-    _ = rustix::process::setsid();
     let files = rustix::process::getrlimit(Resource::Nofile);
     rustix::process::setrlimit(
         Resource::Nofile,

@@ -3,7 +3,6 @@
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -154,7 +153,6 @@ fn spawn(watcher: &Watcher, id: SandboxId) -> std::io::Result<tokio::net::UnixSt
         .env_clear()
         .envs(&watcher.environment)
         .current_dir("/")
-        .process_group(0)
         .stdin(theirs)
         .stdout(Stdio::null())
         .stderr(Stdio::null());
@@ -169,8 +167,10 @@ fn spawn(watcher: &Watcher, id: SandboxId) -> std::io::Result<tokio::net::UnixSt
 /// ends. `starter`: its standard input, on which it says how it goes. `caller`: as of any command; its events are for the
 /// next one.
 ///
-/// An error is told to whoever started it as well.
+/// The process becomes the leader of a session of its own: setsid(2). An error is told to whoever started it as well.
 pub async fn watch(caller: &Caller, id: SandboxId, starter: UnixStream) -> Result<(), WatchError> {
+    // Keys pressed at the starter's terminal are not for it, nor the end of that.
+    _ = rustix::process::setsid();
     let mut starter = Some(starter);
     let mut say = |text: &[u8]| {
         // It may not wait for it any more.
