@@ -5,12 +5,10 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
-use std::process::Command;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{FileType, MemfdFlags, Mode, OFlags, SealFlags, StatVfsMountFlags};
-use tokio::process::Child;
 
 use crate::fsx;
 use crate::text::hex;
@@ -44,8 +42,6 @@ pub(crate) fn gateway(directory: &Path) -> io::Result<Executable> {
 }
 
 const GATEWAY: &str = "cofferdam-gateway";
-/// How long its file may be busy.
-const BUSY: Duration = Duration::from_millis(500);
 /// How long another process may be at making one.
 const MAKING: Duration = Duration::from_secs(10);
 
@@ -90,24 +86,6 @@ pub(crate) struct Executable {
     /// As long as this value lives.
     pub(crate) path: String,
     pub(crate) file: Option<OwnedFd>,
-}
-
-/// Starts what [`gateway`] gave. A file that another process has just written is busy until no child of that one has it
-/// open, which is a matter of moments.
-pub(crate) fn start(command: Command) -> io::Result<Child> {
-    let mut command = tokio::process::Command::from(command);
-    let until = Instant::now() + BUSY;
-    loop {
-        match command.spawn() {
-            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
-                if Instant::now() > until {
-                    return Err(error);
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            other => return other,
-        }
-    }
 }
 
 /// The file that all share, made where it is missing or another version's. That one goes on for who runs from it.

@@ -12,6 +12,7 @@
 pub mod agent;
 pub mod authorities;
 pub mod config;
+pub mod detached;
 mod embedded;
 pub mod fsx;
 pub mod git;

@@ -3,6 +3,7 @@
 
 use std::process::{Command, ExitCode, Stdio};
 
+use cofferdam::detached;
 use cofferdam::registry::{Reach, Record};
 use cofferdam::sandbox::engine::{Engine, EngineOptions, Kind};
 
@@ -18,8 +19,7 @@ pub(crate) fn is_meant() -> bool {
 
 /// What it does. Nobody reads what it could say: the next command says it.
 pub(crate) fn run() -> ExitCode {
-    // Keys pressed at the terminal of the user's command are not for it.
-    _ = rustix::process::setsid();
+    detached::begin();
     let (Ok(environment), Ok(runtime)) = (Environment::read(None), crate::runtime()) else {
         return ExitCode::FAILURE;
     };
@@ -61,15 +61,10 @@ pub(super) fn after(provider: &str, walled: bool) {
         }
     }
     // Nothing of it holds the user's directory or terminal.
-    let begun = command
+    command
         .arg(WORD)
-        .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    // Of a process that lives longer than it.
-    if let Ok(mut child) = begun {
-        std::thread::spawn(move || child.wait());
-    }
+        .stderr(Stdio::null());
+    let _ = detached::start(command);
 }

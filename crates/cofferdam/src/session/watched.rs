@@ -18,6 +18,7 @@ use super::options::{Caller, Watcher};
 use super::outlived::End;
 use super::ports::Published;
 use super::push::Pushes;
+use crate::detached;
 use crate::fsx::lock;
 use crate::fsx::{self, FileError};
 use crate::git::appearing::Watch;
@@ -152,12 +153,10 @@ fn spawn(watcher: &Watcher, id: SandboxId) -> std::io::Result<tokio::net::UnixSt
         .arg(id.to_string())
         .env_clear()
         .envs(&watcher.environment)
-        .current_dir("/")
         .stdin(theirs)
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    // Reaped by the runtime if it ends before its starter; never killed by it.
-    tokio::process::Command::from(command).spawn()?;
+    detached::start(command)?;
     let ours = UnixStream::from(ours);
     ours.set_nonblocking(true)?;
     tokio::net::UnixStream::from_std(ours)
@@ -169,8 +168,7 @@ fn spawn(watcher: &Watcher, id: SandboxId) -> std::io::Result<tokio::net::UnixSt
 ///
 /// The process becomes the leader of a session of its own: setsid(2). An error is told to whoever started it as well.
 pub async fn watch(caller: &Caller, id: SandboxId, starter: UnixStream) -> Result<(), WatchError> {
-    // Keys pressed at the starter's terminal are not for it, nor the end of that.
-    _ = rustix::process::setsid();
+    detached::begin();
     let mut starter = Some(starter);
     let mut say = |text: &[u8]| {
         // It may not wait for it any more.

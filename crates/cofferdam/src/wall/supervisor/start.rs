@@ -17,6 +17,7 @@ use tokio::net::UnixStream;
 
 use super::error::SupervisorError;
 use super::found::{Status, Supervisor, exchange, status_of};
+use crate::detached;
 use crate::embedded;
 use crate::fsx::{self, Context, lock};
 use crate::home::Home;
@@ -128,12 +129,10 @@ fn spawn(supervisor: &Supervisor, home: &Home) -> Result<UnixStream, SupervisorE
         .arg0(protocol::NAME)
         .arg(protocol::ROLE)
         .env_clear()
-        .current_dir("/")
         .stdin(theirs)
         .stdout(Stdio::null())
         .stderr(errors);
-    // Reaped by the runtime if it ends before its starter; never killed by it.
-    embedded::start(command).map_err(|error| failed("its program does not start", error))?;
+    detached::start(command).map_err(|error| failed("its program does not start", error))?;
     let ours = std::os::unix::net::UnixStream::from(ours);
     ours.set_nonblocking(true)?;
     Ok(UnixStream::from_std(ours)?)
