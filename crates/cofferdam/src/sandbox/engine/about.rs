@@ -56,10 +56,6 @@ const MENDED: [[u32; 3]; 3] = [[1, 2, 8], [1, 3, 3], [1, 4, 0]];
 const MENDED_BEFORE: [u32; 3] = [1, 1, 12];
 
 impl About {
-    pub(super) fn is_rootless(&self) -> bool {
-        self.options().any(|option| option.contains("rootless"))
-    }
-
     /// An ordinary user's engine limits nothing without delegated control groups of version 2.
     pub(super) fn has_control_groups_of_1(&self) -> bool {
         self.cgroup_version.as_deref() == Some("1")
@@ -502,8 +498,5 @@ mod tests {
         assert_eq!(about.notes(), [""; 0]);
         let bare: About = serde_json::from_str(&GOOD.replace("apparmor", "x")).unwrap();
         assert_eq!(bare.notes().len(), 1);
-        assert!(!about.is_rootless());
-        let rootless: About = serde_json::from_str(&GOOD.replace("apparmor", "rootless")).unwrap();
-        assert!(rootless.is_rootless());
     }
 }

@@ -17,6 +17,7 @@ pub struct Found {
     pub socket: PathBuf,
     /// What named the socket, where something did: a variable, a context.
     pub named_by: Option<String>,
+    /// Whether it is its user's own.
     pub rootless: bool,
     /// Why sandboxes of the caller's have no layers there, where they have none.
     pub no_layers: Option<String>,
@@ -37,7 +38,7 @@ pub async fn probe(kind: Kind, around: &Surroundings) -> Result<Found, SandboxEr
         api: greeting.api,
         socket: client.endpoint.socket.clone(),
         named_by: client.endpoint.from.name(),
-        rootless: about.is_rootless(),
+        rootless: users.rootless(),
         no_layers: make::can_lay(&client).err().map(|why| why.to_string()),
         lacks: about.lacks(kind, users),
         notes: about.notes(),
