@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::session::living::{self as lives, Collection};
-use cofferdam::session::manage::{self, DeleteOptions, SandboxRef};
+use cofferdam::session::manage::{self, DeleteOptions, SandboxRef, Was};
 use cofferdam::session::{Caller, Landing, SessionError, Unpushed};
 use cofferdam::text::printable_line;
 
@@ -125,7 +125,7 @@ async fn delete(
         }
         if one.ended {
             output::note(&format!("deleted {}{ended}\n", printable_line(&one.name)));
-            in_the_trash(&one.trash);
+            in_the_trash(&one.name, &one.trash);
             on_the_shelf(unpushed.as_ref());
             return Ok(());
         }
@@ -139,7 +139,7 @@ async fn delete(
             kept.of
         ));
     }
-    in_the_trash(&deleted.trash);
+    in_the_trash(deleted.name.as_str(), &deleted.trash);
     on_the_shelf(unpushed.as_ref());
     if let Some(references) = &deleted.left_behind {
         output::note(&format!(
@@ -156,11 +156,23 @@ async fn delete(
     Ok(())
 }
 
-fn in_the_trash(references: &[String]) {
+fn in_the_trash(name: &str, references: &[String]) {
     for reference in references {
         let word = shell_word(reference);
+        let (what, back) = match Was::of(reference, name) {
+            Was::Stash => ("a stash of it stays", format!("git stash apply {word}")),
+            Was::Uncommitted => (
+                "what it had in no commit stays",
+                format!("git cherry-pick --no-commit {word}"),
+            ),
+            Was::Before => (
+                "what you had in no commit before it stays",
+                format!("git restore --source={word} PATH"),
+            ),
+            Was::Commits => ("what it did stays", format!("git branch NAME {word}")),
+        };
         output::note(&format!(
-            "what it did stays at {} for 30 days: bring it back with `git branch NAME {word}`\n",
+            "{what} at {} for 30 days: bring it back with `{back}`\n",
             printable_line(reference)
         ));
     }

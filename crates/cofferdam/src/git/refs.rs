@@ -30,6 +30,52 @@ pub const EXTRA: &str = "extra-";
 /// Where that is a stash.
 pub const EXTRA_STASH: &str = "extra-stash-";
 
+/// What a name in the trash was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Was {
+    /// Commits of a sandbox's.
+    Commits,
+    /// A stash of a sandbox's.
+    Stash,
+    /// What a sandbox had in no commit.
+    Uncommitted,
+    /// The user's own uncommitted work before an agent.
+    Before,
+}
+
+impl Was {
+    const NAMED: [(Self, &str); 3] = [
+        (Self::Stash, "-stash"),
+        (Self::Uncommitted, "-uncommitted"),
+        (Self::Before, "-before"),
+    ];
+
+    /// What `reference` was, which is in the trash for the sandbox `name`.
+    pub fn of(reference: &str, name: &str) -> Self {
+        let rest = reference.strip_prefix(TRASH);
+        let rest = rest.and_then(|rest| rest.strip_prefix(name));
+        let named = |(_, text): &&(Self, &str)| rest.is_some_and(|rest| rest.starts_with(text));
+        let found = Self::NAMED.iter().find(named);
+        found.map_or(Self::Commits, |(was, _)| *was)
+    }
+
+    /// What is at a name of the sandbox's own, as [`own`] makes it.
+    fn own(reference: &str) -> Self {
+        match reference.rsplit('/').next().unwrap_or_default() {
+            name if name.starts_with(EXTRA_STASH) => Self::Stash,
+            name if name.starts_with("before") => Self::Before,
+            "uncommitted" => Self::Uncommitted,
+            _ => Self::Commits,
+        }
+    }
+
+    /// What follows the sandbox's name in the trash.
+    fn suffix(self) -> &'static str {
+        let found = Self::NAMED.iter().find(|(was, _)| *was == self);
+        found.map_or("", |(_, text)| text)
+    }
+}
+
 /// Why refs did not move. None of a transaction's refs moved.
 #[derive(Debug, thiserror::Error)]
 pub enum RefError {
@@ -407,21 +453,22 @@ fn owner(reference: &str) -> Option<SandboxId> {
     name.split_once('/')?.0.parse().ok()
 }
 
-/// Keeps `tip` as `refs/cofferdam/trash/<slug>` (`<slug>-2` … when taken), and deletes in the same
+/// Keeps `tip` as `refs/cofferdam/trash/<slug>`, with what it was behind that (and `-2` … when taken), and deletes in the same
 /// transaction the refs in `deletes`, each of which must be at the given commit. Returns the name.
 pub async fn to_trash(
     repo: &Repository,
     slug: &Slug,
-    tip: &Oid,
+    (was, tip): (Was, &Oid),
     deletes: &[(String, Oid)],
     cancel: &CancellationToken,
 ) -> Result<String, RefError> {
+    let first = format!("{TRASH}{slug}{}", was.suffix());
     let taken = list(repo, TRASH, cancel).await?;
     let mut last = None;
     for number in 1..=1000u32 {
         let reference = match number {
-            1 => format!("{TRASH}{slug}"),
-            n => format!("{TRASH}{slug}-{n}"),
+            1 => first.clone(),
+            n => format!("{first}-{n}"),
         };
         if taken.iter().any(|listed| listed.reference == reference) {
             continue;
@@ -472,7 +519,8 @@ pub async fn delete_branch_to_trash(
             });
         }
     }
-    to_trash(repo, slug, tip, &[(full, tip.clone())], cancel).await
+    let deletes = [(full, tip.clone())];
+    to_trash(repo, slug, (Was::Commits, tip), &deletes, cancel).await
 }
 
 /// Deletes `refs/cofferdam/<id>/*`. What no branch, tag or remote branch contains goes to the trash;
@@ -536,7 +584,8 @@ async fn let_go(
     let [heads, tags, remotes] = USERS;
     if !is_held(repo, tip, &[heads, tags, remotes, TRASH], cancel).await? {
         let deletes = [(reference.to_owned(), tip.clone())];
-        return to_trash(repo, slug, tip, &deletes, cancel).await.map(Some);
+        let kept = (Was::own(reference), tip);
+        return to_trash(repo, slug, kept, &deletes, cancel).await.map(Some);
     }
     let delete = Transaction::new("cofferdam: deleted").delete(reference, tip);
     delete.commit(repo, cancel).await?;

@@ -44,9 +44,15 @@ async fn trash_keeps_and_expires() {
             .await
             .unwrap();
         assert_eq!(first, "refs/cofferdam/trash/my-box");
-        let second = refs::to_trash(&w.repo, &slug, &w.base, &[], &w.cancel)
-            .await
-            .unwrap();
+        let second = refs::to_trash(
+            &w.repo,
+            &slug,
+            (refs::Was::Commits, &w.base),
+            &[],
+            &w.cancel,
+        )
+        .await
+        .unwrap();
         assert_eq!(second, "refs/cofferdam/trash/my-box-2");
         // The sandbox's own refs: the tip is in the trash already.
         assert!(

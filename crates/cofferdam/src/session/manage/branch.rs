@@ -4,7 +4,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::ManageError;
 use super::tips;
-use crate::git::refs::{self, RefError, Transaction};
+use crate::git::refs::{self, RefError, Transaction, Was};
 use crate::git::{Oid, Repository, land};
 use crate::home::Home;
 use crate::names::BranchName;
@@ -73,6 +73,6 @@ pub(super) async fn keep_without_branch(
     if refs::is_in_trash(repo, &tip, cancel).await? {
         return Ok(None);
     }
-    let kept = refs::to_trash(repo, &record.name, &tip, &[], cancel).await?;
+    let kept = refs::to_trash(repo, &record.name, (Was::Commits, &tip), &[], cancel).await?;
     Ok(Some(kept))
 }

@@ -23,6 +23,7 @@ mod worktree;
 
 pub use crate::git::DiffStyle;
 pub use crate::git::land::{Applied, TakenBack};
+pub use crate::git::refs::Was;
 pub use crate::session::collect::Rest;
 pub use apply::{Application, apply, take_back};
 pub(super) use applying::unfinished as unfinished_in;
