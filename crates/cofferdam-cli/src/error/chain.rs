@@ -214,6 +214,7 @@ fn in_manage(error: &ManageError) -> Cause<'_> {
         | ManageError::OtherCleansUp
         | ManageError::Orphaned { .. }
         | ManageError::Ambiguous { .. }
+        | ManageError::Others { .. }
         | ManageError::Alive { .. }
         | ManageError::NoIdentity => None,
     }

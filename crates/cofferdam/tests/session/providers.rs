@@ -1,13 +1,14 @@
 //! Providers written outside of the library, against nothing but its public interface.
 
 mod faults;
+mod others;
 mod own;
 
 use std::sync::Arc;
 
 use cofferdam::sandbox::{
     BindMount, BindMountProvider, BranchStrategy, Contained, CopyStrategy, ExecRequest, Handle,
-    Isolated, PrivateCopy, TerminalSize,
+    Isolated, IsolatedProvider, PrivateCopy, TerminalSize,
 };
 use cofferdam::session::{
     EventSink, Hook, Landing, NetworkOptions, PromptSource, RunErrorKind, Session, SessionExec,
@@ -118,7 +119,7 @@ fn uncommitted_work_of_an_isolated_sandbox_is_not_lost() {
 fn an_isolated_sandbox_stays_until_its_work_is_home() {
     let env = Env::new();
     let own = Own::new(Fault::FailPack);
-    let (native, diary) = (own.native.clone(), own.diary.clone());
+    let (again, diary) = (own.clone(), own.diary.clone());
     let files = own.files.clone();
     let isolated = Isolated::new(Apart(own), copy_branch("topic"));
     let failed = run(env.with(isolated, agent(WORK))).unwrap_err();
@@ -133,7 +134,7 @@ fn an_isolated_sandbox_stays_until_its_work_is_home() {
     let told = format!("{report:?}");
     assert!(told.contains("is in the apart sandbox itself"), "{told}");
     // It lives, and its commit with it.
-    assert_eq!(newest_commit(&*native, &Handle { id, state }), "work\n");
+    assert_eq!(newest_commit(again, &Handle { id, state }), "work\n");
     assert_eq!(files.lock().unwrap().len(), 1);
 }
 
@@ -151,16 +152,17 @@ fn an_isolated_sandbox_that_cannot_stay_is_not_passed_over() {
     assert!(env.said().contains(told), "{}", env.said());
 }
 
-/// As one says that goes on, which is then ended.
-fn newest_commit(native: &dyn BindMountProvider, handle: &Handle) -> String {
+/// As one says that goes on, which is then ended: whoever made it finds it by its provider.
+fn newest_commit(own: Own, handle: &Handle) -> String {
+    let apart = Apart(own);
     crate::support::block_on(async {
-        let sandbox = BindMountProvider::open(native, handle).await.unwrap();
+        let sandbox = apart.open(handle).await.unwrap();
         let request = ExecRequest::new(["git", "log", "-1", "--format=%s"]);
         let mut program = sandbox.exec(request).await.unwrap();
         let mut out = String::new();
         let mut stdout = program.take_stdout().unwrap();
         stdout.read_to_string(&mut out).await.unwrap();
-        BindMountProvider::remove(native, handle).await.unwrap();
+        apart.remove(handle).await.unwrap();
         out
     })
 }
@@ -170,7 +172,7 @@ fn newest_commit(native: &dyn BindMountProvider, handle: &Handle) -> String {
 fn an_isolated_sandbox_that_is_abandoned_stays() {
     let env = Env::new();
     let own = Own::new(Fault::None);
-    let (native, diary) = (own.native.clone(), own.diary.clone());
+    let (again, diary) = (own.clone(), own.diary.clone());
     let files = own.files.clone();
     let isolated = Isolated::new(Apart(own), copy_branch("topic"));
     let script = "git commit -qm work --allow-empty; echo ready; sleep 100";
@@ -192,7 +194,7 @@ fn an_isolated_sandbox_that_is_abandoned_stays() {
     assert_eq!(failed.kept.landing, None);
     let id = failed.kept.id.unwrap();
     let state = env.home.sandbox(id);
-    assert_eq!(newest_commit(&*native, &Handle { id, state }), "work\n");
+    assert_eq!(newest_commit(again, &Handle { id, state }), "work\n");
     assert_eq!(files.lock().unwrap().len(), 1);
 }
 

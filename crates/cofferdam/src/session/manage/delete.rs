@@ -345,7 +345,7 @@ async fn delete_orphan(
             let directory = target.home.sandbox(record.id);
             return Err(orphan::orphaned(&record, &directory, lost));
         }
-        orphan::end_life(&target.home, &record).await?;
+        orphan::end_life(&target.home, &record, options.purge).await?;
     } else if entry.in_use {
         if !options.force {
             let name = record.name.to_string();
@@ -365,7 +365,11 @@ async fn delete_orphan(
     deleted.kept_work = owned.record.worktree.clone().filter(|path| path.is_dir());
     let came_home = owned.record.landed.is_some() || orphan::kept(&owned.record).is_some();
     deleted.left_behind = came_home.then(|| below_own(owned.record.id));
-    orphan::forget(owned).await?;
+    if owned.record.lives_on() && orphan::is_others(&target.home, &owned.record) {
+        owned.forget()?;
+    } else {
+        orphan::forget(owned).await?;
+    }
     Ok(deleted)
 }
 

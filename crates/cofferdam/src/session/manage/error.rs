@@ -96,6 +96,13 @@ pub enum ManageError {
     /// Of sandboxes whose repositories are gone.
     #[error("{} sandboxes are called `{name}`", ids.len())]
     Ambiguous { name: String, ids: Vec<String> },
+    /// Its programs may go on: only its provider can end them, which is not one of this crate's. Nothing was done.
+    #[error("sandbox `{name}` is one of the provider `{provider}`, which is not at hand")]
+    Others {
+        name: String,
+        id: SandboxId,
+        provider: String,
+    },
     /// Its programs go on, and nothing of it can be taken away.
     #[error("sandbox `{name}` cannot be ended: {source}")]
     Alive { name: String, source: SandboxError },

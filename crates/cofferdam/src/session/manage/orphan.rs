@@ -107,10 +107,24 @@ pub(super) async fn clear(
     Ok(Some(removed))
 }
 
-/// Ends one that lives on: its programs, and who keeps its place.
-pub(super) async fn end_life(home: &Home, record: &Record) -> Result<(), ManageError> {
+/// Whether its provider is one of a user's own, which alone can end it.
+pub(super) fn is_others(home: &Home, record: &Record) -> bool {
+    let provider = sandbox::provider_of(&record.provider, &home.sandbox(record.id));
+    provider.is_ok_and(|provider| provider.name() != record.provider)
+}
+
+/// Ends one that lives on: its programs, and who keeps its place. `purge`: also where its provider has to end the programs.
+pub(super) async fn end_life(home: &Home, record: &Record, purge: bool) -> Result<(), ManageError> {
     let state = home.sandbox(record.id);
-    remove(record, &state).await?;
+    if !is_others(home, record) {
+        remove(record, &state).await?;
+    } else if !purge {
+        return Err(ManageError::Others {
+            name: record.name.to_string(),
+            id: record.id,
+            provider: record.provider.clone(),
+        });
+    }
     // Where it does not let go of the sandbox, that is what is said next.
     if let Ok(Some((supervisor, _))) = Supervisor::connect(&state).await {
         let _ = supervisor.stop().await;

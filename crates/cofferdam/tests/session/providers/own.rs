@@ -1,7 +1,7 @@
 //! The providers themselves: one that mounts and one whose sandboxes have files of their own, each with a fault if that is
 //! wanted. Both keep a diary and let the embedded one do the work.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -42,14 +42,17 @@ pub(super) enum Fault {
     NoOutlive,
 }
 
+/// Where a sandbox's files are here, and which directory that is inside.
+type Files = (Arc<tempfile::TempDir>, PathBuf);
+
 /// A provider that mounts: it keeps a diary and lets the embedded one do the work.
 #[derive(Debug, Clone)]
 pub(super) struct Own {
     pub(super) native: Arc<dyn BindMountProvider>,
     fault: Fault,
     pub(super) diary: Arc<Mutex<Vec<String>>>,
-    /// The files of its sandboxes, which stay as long as it does.
-    pub(super) files: Arc<Mutex<Vec<Arc<tempfile::TempDir>>>>,
+    /// Those of its sandboxes that have their own, which stay as long as it does.
+    pub(super) files: Arc<Mutex<Vec<Files>>>,
 }
 
 impl Own {
@@ -65,6 +68,11 @@ impl Own {
 
     fn note(&self, text: impl Into<String>) {
         self.diary.lock().unwrap().push(text.into());
+    }
+
+    fn watched(&self, inner: Arc<dyn Sandbox>) -> Watched {
+        let own = self.clone();
+        Watched { own, inner }
     }
 
     async fn begin(&self, spec: &SandboxSpec) -> Result<(), SandboxError> {
@@ -101,11 +109,17 @@ impl BindMountProvider for Own {
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
         self.begin(spec).await?;
         let inner = self.native.create(spec, cancel).await?;
-        let own = self.clone();
-        Ok(Arc::new(Watched { own, inner }))
+        Ok(Arc::new(self.watched(inner)))
+    }
+
+    async fn open(&self, handle: &Handle) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        self.note("open");
+        let inner = self.native.open(handle).await?;
+        Ok(Arc::new(self.watched(inner)))
     }
 
     async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {
+        self.note("remove");
         self.native.remove(handle).await
     }
 }
@@ -239,18 +253,29 @@ impl IsolatedProvider for Apart {
             });
         }
         let inner = self.0.native.create(&own, cancel).await?;
-        let watched = Watched {
-            own: self.0.clone(),
-            inner,
-        };
-        let workdir = spec.workdir.clone();
-        let files = Arc::new(files);
-        self.0.files.lock().unwrap().push(files.clone());
+        let (files, workdir) = (Arc::new(files), spec.workdir.clone());
+        let there = (files.clone(), workdir.clone());
+        self.0.files.lock().unwrap().push(there);
         Ok(Arc::new(Island {
-            watched,
+            watched: self.0.watched(inner),
             files,
             workdir,
         }))
+    }
+
+    /// The only one that there is.
+    async fn open(&self, handle: &Handle) -> Result<Arc<dyn IsolatedSandbox>, SandboxError> {
+        let inner = self.0.native.open(handle).await?;
+        let (files, workdir) = self.0.files.lock().unwrap()[0].clone();
+        Ok(Arc::new(Island {
+            watched: self.0.watched(inner),
+            files,
+            workdir,
+        }))
+    }
+
+    async fn remove(&self, handle: &Handle) -> Result<(), SandboxError> {
+        self.0.native.remove(handle).await
     }
 }
 
@@ -258,7 +283,7 @@ impl IsolatedProvider for Apart {
 struct Island {
     watched: Watched,
     files: Arc<tempfile::TempDir>,
-    workdir: std::path::PathBuf,
+    workdir: PathBuf,
 }
 
 #[async_trait]
