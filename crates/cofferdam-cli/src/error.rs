@@ -398,9 +398,29 @@ fn tree_hint(error: &TreeError) -> Option<String> {
 
 /// Whatever kept the commits from coming home.
 #[expect(clippy::unnecessary_wraps, reason = "as the others are")]
-fn collect_hint(_: &CollectError) -> Option<String> {
-    let hint = "nothing is lost: `cofferdam gc` tries again to bring the commits home";
-    Some(hint.to_owned())
+fn collect_hint(error: &CollectError) -> Option<String> {
+    match error {
+        CollectError::Inside(_) => Some(living::INSIDE.to_owned()),
+        CollectError::NoBase { history, .. } => {
+            Some(format!("{}, then `cofferdam gc`", living::history(history)))
+        }
+        CollectError::Registry(_)
+        | CollectError::File(_)
+        | CollectError::Git(_)
+        | CollectError::Worktree(_)
+        | CollectError::PrivateRefs(_)
+        | CollectError::Gate(_)
+        | CollectError::Land(_)
+        | CollectError::Refs(_)
+        | CollectError::Changes(_)
+        | CollectError::Jail(_)
+        | CollectError::Pack { .. }
+        | CollectError::Foreign(_)
+        | CollectError::TimedOut(_)
+        | CollectError::Cancelled => {
+            Some("nothing is lost: `cofferdam gc` tries again to bring the commits home".to_owned())
+        }
+    }
 }
 
 fn process_hint(error: &ProcessError) -> Option<String> {
@@ -600,6 +620,11 @@ fn manage_hint(error: &ManageError) -> Option<String> {
             name,
             source: SandboxError::NoEngine { .. },
         } => return Some(living::gone_for_good(name)),
+        ManageError::Others { id, .. } => {
+            return Some(format!(
+                "end it with the program that made it; then `cofferdam delete --purge {id}` forgets it"
+            ));
+        }
         ManageError::NoIdentity => {
             "set one: `git config --global user.name NAME && git config --global user.email ADDRESS`"
         }

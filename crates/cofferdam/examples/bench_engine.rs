@@ -309,7 +309,7 @@ impl Bench<'_> {
         let session = Session::create(&caller, &options).await?;
         let mut task = Task::new(Arc::new(Command::new(["true"])?));
         task.max_iterations = NonZeroU32::try_from(u32::try_from(count)? + 1)?;
-        session.agent(&task, options.sandbox).await?;
+        session.agent(&task).await?;
         let began = began.lock().map_err(|_| "a note was cut short")?.clone();
         for pair in began.windows(2) {
             print(pair[1] - pair[0]);

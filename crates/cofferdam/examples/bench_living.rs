@@ -239,7 +239,7 @@ impl Bench {
         let session = Session::create(&caller, &options).await?;
         let mut task = Task::new(Arc::new(Command::new(["true"])?));
         task.max_iterations = NonZeroU32::try_from(u32::try_from(count)? + 1)?;
-        session.agent(&task, options.sandbox).await?;
+        session.agent(&task).await?;
         for pair in lock(&began).windows(2) {
             if let [one, next] = pair {
                 print(*next - *one);
@@ -262,7 +262,7 @@ impl Bench {
         let mut task = Task::new(Arc::new(agent));
         task.prompt = PromptSource::Inline("x".to_owned());
         let began = Instant::now();
-        session.agent(&task, options.sandbox).await?;
+        session.agent(&task).await?;
         if memory {
             let status = std::fs::read_to_string("/proc/self/status")?;
             let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

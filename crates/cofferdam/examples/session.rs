@@ -39,7 +39,7 @@ pub(crate) async fn session(caller: Caller, repository: &Path) -> Result<(), Box
         base: None,
     };
     let sandbox = BindMount::or_layers(Native::default(), strategy);
-    let mut options = SessionOptions::new(repository, sandbox.clone());
+    let mut options = SessionOptions::new(repository, sandbox);
     options.name = Some("example".to_owned());
     options.network = NetworkOptions::None;
 
@@ -58,7 +58,7 @@ pub(crate) async fn session(caller: Caller, repository: &Path) -> Result<(), Box
     let agent = AgentOptions::with_arguments(["sh", "-c", AGENT]);
     let mut task = Task::new(agent::by_name("command", agent)?);
     task.prompt = PromptSource::Inline("Write this down.\n".to_owned());
-    println!("{}", session.agent(&task, sandbox.into()).await?.landing);
+    println!("{}", session.agent(&task).await?.landing);
     // Refused where work would be lost by it.
     session.close(&Native::default()).await?;
     Ok(())

@@ -1,6 +1,7 @@
 //! What to do about sandboxes that live on.
 
 use std::error::Error;
+use std::path::Path;
 
 use cofferdam::sandbox::SandboxError;
 use cofferdam::session::{CollectError, ExtraMountError, SessionError, SyncError, WatchError};
@@ -139,12 +140,26 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
     Some(hint)
 }
 
+/// Of one whose files are its own: no command has it open.
+pub(super) const INSIDE: &str = "nothing is lost as long as the sandbox is there: open it with the program that made it, which has its provider";
+
+/// How its repository gets back what was removed from it.
+pub(super) fn history(packs: &Path) -> String {
+    format!(
+        "bring it back with `cp {}/* \"$(git rev-parse --git-path objects/pack)\"`",
+        shell_word(packs)
+    )
+}
+
 fn not_home(name: &str, source: &CollectError) -> String {
     match source {
-        CollectError::NoBase { history, .. } => format!(
-            "bring it back with `cp {}/* \"$(git rev-parse --git-path objects/pack)\"`, then `cofferdam collect {name}`",
-            shell_word(history)
-        ),
+        CollectError::NoBase { history, .. } => {
+            format!(
+                "{}, then `cofferdam collect {name}`",
+                self::history(history)
+            )
+        }
+        CollectError::Inside(_) => INSIDE.to_owned(),
         CollectError::Registry(_)
         | CollectError::File(_)
         | CollectError::Git(_)
@@ -156,7 +171,6 @@ fn not_home(name: &str, source: &CollectError) -> String {
         | CollectError::Changes(_)
         | CollectError::Jail(_)
         | CollectError::Pack { .. }
-        | CollectError::Inside(_)
         | CollectError::Foreign(_)
         | CollectError::TimedOut(_)
         | CollectError::Cancelled => format!(

@@ -248,6 +248,12 @@ pub(crate) fn ready_with(
     let before = match command {
         "start" => "stop",
         "resume" => "pause",
+        "close" => {
+            let script = format!("git add {DRAFT}; git commit -q --amend --no-edit");
+            let done = environment.cofferdam(&["exec", NAME, "--", "sh", "-c", &script]);
+            assert_eq!(done.status, 0, "{}", done.stderr);
+            return environment;
+        }
         _ => return environment,
     };
     let done = environment.cofferdam(&[before, NAME]);
@@ -264,6 +270,8 @@ pub(crate) fn arguments_behind<'a>(command: &'a str, network: &[&'a str]) -> Vec
         "create" => [&["create", NAME], network].concat(),
         "exec" => vec!["exec", NAME, "--", "sleep", "0.1"],
         "delete" => vec!["delete", "--force", NAME],
+        // Without force, which looks first whether anything would be lost.
+        "close" => vec!["delete", NAME],
         "run" => vec!["run", "--json", "--in", NAME, "--", "sh", "-c", RUN],
         other => vec![other, NAME],
     }
@@ -348,14 +356,33 @@ fn delete_at_git_calls() {
     at_git_calls_in_each_mode("delete");
 }
 
-/// The others call none.
 #[test]
-fn start_at_git_calls() {
-    at_git_calls("start", &NONE);
+fn close_at_git_calls() {
+    at_git_calls_in_each_mode("close");
 }
 
-pub(crate) const ALL: [&str; 8] = [
-    "create", "exec", "collect", "pause", "resume", "stop", "start", "delete",
+/// With `--head` it starts who watches the checkout, who calls it too.
+#[test]
+fn start_at_git_calls() {
+    at_git_calls_in_each_mode("start");
+}
+
+#[test]
+fn the_others_call_none() {
+    for command in ["exec", "pause", "resume", "stop"] {
+        let counted = ready(command);
+        counted.count_calls();
+        let done = end(start(&counted, &arguments(command)), command);
+        assert_eq!(done.0, Some(0), "{command}: {}", done.1);
+        assert_eq!(counted.calls(), 0, "{command}");
+        counted.killed_at();
+        let deleted = counted.cofferdam(&["delete", "--force", NAME]);
+        assert_eq!(deleted.status, 0, "{command}: {}", deleted.stderr);
+    }
+}
+
+pub(crate) const ALL: [&str; 9] = [
+    "create", "exec", "collect", "pause", "resume", "stop", "start", "delete", "close",
 ];
 
 pub(crate) fn one_of<T: Copy>(sample: &mut Sample, all: &[T]) -> T {

@@ -13,7 +13,7 @@ use cofferdam::session::Watcher;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
-use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+use rustix::termios::{OptionalActions, Termios, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 
 use crate::environment::{Done, TestEnvironment, open_mode};
 use crate::mcp_client::Client;
@@ -191,6 +191,7 @@ pub(crate) struct OnTerminal {
     reader: Option<JoinHandle<()>>,
     closed: Arc<AtomicBool>,
     terminal: OwnedFd,
+    sane: Termios,
     before: Vec<u8>,
     shown: Arc<Mutex<Vec<u8>>>,
     seen: usize,
@@ -228,7 +229,7 @@ impl OnTerminal {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let terminal = rustix::fs::open(&name, flags, Mode::empty()).unwrap();
         tcsetwinsize(&terminal, size_of(size)).unwrap();
-        let before = modes(&terminal);
+        let (sane, before) = (tcgetattr(&terminal).unwrap(), modes(&terminal));
         #[expect(
             clippy::disallowed_methods,
             reason = "tests start the command as a shell does"
@@ -276,6 +277,7 @@ impl OnTerminal {
             reader: Some(reader),
             closed,
             terminal,
+            sane,
             before,
             shown,
             seen: 0,
@@ -306,6 +308,12 @@ impl OnTerminal {
 
     pub(crate) fn resize(&self, size: (u16, u16)) {
         tcsetwinsize(&self.terminal, size_of(size)).unwrap();
+    }
+
+    /// As a shell has it for itself while its job stands still.
+    pub(crate) fn is_the_shells(&self) {
+        tcsetattr(&self.terminal, OptionalActions::Now, &self.sane).unwrap();
+        self.expect_sane();
     }
 
     pub(crate) fn text(&self) -> String {

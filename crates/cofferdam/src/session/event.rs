@@ -18,6 +18,8 @@ use crate::session::hook_point::HookPoint;
 use crate::session::mode_reason::ModeReason;
 
 /// One event of a run. Text from the agent is as it was sent: sanitise before showing.
+///
+/// Not `#[non_exhaustive]`, as [`SessionError`](super::SessionError) is not, and for the same reason.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -127,7 +129,7 @@ pub enum Event {
     },
 }
 
-/// Something the user should know that is no failure.
+/// Something the user should know that is no failure. Not `#[non_exhaustive]`, as [`Event`] is not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "notice", rename_all = "snake_case")]
 pub enum Notice {

@@ -112,22 +112,24 @@ impl Form {
     }
 
     pub(super) fn read(directory: &Path) -> Result<Self, RegistryError> {
+        /// Read before anything that only this version knows.
+        #[derive(Deserialize)]
+        struct Head {
+            version: u32,
+        }
         let path = directory.join(FILE);
         let bytes = fsx::read_bounded(&path, LIMIT)?;
         let refuse = |reason| RegistryError::Record {
             path: path.clone(),
             reason,
         };
-        let form: Self =
-            serde_json::from_slice(&bytes).map_err(|error| refuse(error.to_string()))?;
-        if form.version != VERSION {
-            let why = format!(
-                "it has format {} of another version of cofferdam",
-                form.version
-            );
+        let malformed = |error: serde_json::Error| refuse(error.to_string());
+        let Head { version } = serde_json::from_slice(&bytes).map_err(malformed)?;
+        if version != VERSION {
+            let why = format!("it has format {version} of another version of cofferdam");
             return Err(refuse(why));
         }
-        Ok(form)
+        serde_json::from_slice(&bytes).map_err(malformed)
     }
 
     pub(super) fn starts(&self) -> u32 {

@@ -69,7 +69,7 @@ use crate::wall;
 /// use cofferdam::session::{Session, SessionExec};
 ///
 /// let session = Session::create(&options.caller, &options.session).await?;
-/// let report = session.agent(&options.task, options.session.sandbox.clone()).await?;
+/// let report = session.agent(&options.task).await?;
 /// let mut tests = session.exec(SessionExec::new(["make", "test"])).await?;
 /// tests.wait().await?;
 /// session.close(&Native::default()).await?;

@@ -14,7 +14,7 @@ use cofferdam::sandbox::{
     Access, BindMountProvider, ExecRequest, Handle, Lifetime, Sandbox, SandboxError, SandboxSpec,
     Stopping, TerminalSize,
 };
-use cofferdam_guest::protocol::{PROTOCOL, SPOKEN};
+use cofferdam_guest::protocol::{PROTOCOL, Request, SPOKEN, encode};
 use cofferdam_lab::skip;
 
 use crate::world::{
@@ -350,8 +350,8 @@ both! {
         let mut flood = UnixStream::connect(living.socket()).unwrap();
         flood.write_all(&cofferdam_guest_greeting(None)).unwrap();
         let flooding = std::thread::spawn(move || {
-            // `Request::Programs`, each answered with more than was asked.
-            let frame = [&[2u8, 0, 0, 0][..], &[PROGRAMS, 7]].concat();
+            // Each is answered with more than was asked.
+            let frame = encode(&Request::Programs { request: 7 }).unwrap();
             let many = frame.repeat(10_000);
             let mut sent = 0;
             while sent < 200 && flood.write_all(&many).is_ok() {
@@ -371,9 +371,6 @@ both! {
         assert_eq!(ok(&*living.open().await, "echo still").await, "still\n");
     }
 }
-
-/// As the protocol has it.
-const PROGRAMS: u8 = 12;
 
 /// What a host says first.
 fn cofferdam_guest_greeting(version: Option<u32>) -> Vec<u8> {

@@ -235,10 +235,7 @@ fn agents_work_in_it_as_often_as_wanted() {
             let begins = if number == 1 { "main" } else { "b-one" };
             let before = env.git(&["rev-parse", begins]);
             let script = format!("touch ~/saw{number}; ls ~; {COMMIT} a{number}");
-            let done = session
-                .agent(&task(&script), made.sandbox.clone())
-                .await
-                .unwrap();
+            let done = session.agent(&task(&script)).await.unwrap();
             let subjects: Vec<_> = done.commits.iter().map(|one| &*one.subject).collect();
             assert_eq!(subjects, [format!("a{number}")], "{done:?}");
             assert!(done.diffstat.contains("new"), "{}", done.diffstat);
@@ -247,9 +244,7 @@ fn agents_work_in_it_as_often_as_wanted() {
         }
         assert_eq!(sh(&session, "ls ~").await, "saw1\nsaw2");
         // One that fails loses nothing, and the sandbox goes on.
-        let failed = session
-            .agent(&task(&format!("{COMMIT} a3; exit 7")), made.sandbox.clone())
-            .await;
+        let failed = session.agent(&task(&format!("{COMMIT} a3; exit 7"))).await;
         let failed = failed.unwrap_err();
         assert_eq!(failed.kept.commits.len(), 1, "{failed:?}");
         assert_eq!(env.subjects("b-one"), ["first", "a1", "a2", "a3"]);

@@ -1,12 +1,6 @@
 //! Where an agent works: in a sandbox that ends with it, in one that is kept, or in one that was there before.
 
-use std::sync::Arc;
-
-use cofferdam::registry::{Mode, Record, Strategy};
 use cofferdam::sandbox::host::NoSandbox;
-use cofferdam::sandbox::{
-    BindMount, BindMountProvider, BranchStrategy, Contained, CopyStrategy, PrivateCopy,
-};
 use cofferdam::session::living::{Condition, Named};
 use cofferdam::session::{HostOptions, RunErrorKind, RunReport, Session, SessionError};
 use cofferdam::{RunError, RunOptions};
@@ -58,29 +52,27 @@ impl Life {
 /// Runs the agent to its end.
 pub(super) async fn work(options: RunOptions, life: &Life) -> Result<RunReport, RunError> {
     let caller = &options.caller;
-    let (session, sandbox) = match life {
+    let session = match life {
         Life::Run => return Box::pin(cofferdam::run(options)).await,
         Life::OnHost => return Box::pin(on_host(options)).await,
         Life::Kept => {
             cofferdam::session::check(&options).await?;
-            let session = Box::pin(Session::create(caller, &options.session)).await?;
-            (session, options.session.sandbox.clone())
+            Box::pin(Session::create(caller, &options.session)).await?
         }
         Life::In(name) => {
             let named = Named::find(caller, &options.session.repository, name);
             let named = named.await.map_err(before)?;
             let provider = named.provider(caller).map_err(before)?;
-            let sandbox = kind_of(named.record(), Arc::clone(&provider));
             let session = Session::open(caller, named, &provider).await;
             let session = session.map_err(before)?;
             if session.condition().await.map_err(before)? == Condition::Paused {
                 let name = session.name().to_string();
                 return Err(before(SessionError::Paused { name }));
             }
-            (session, sandbox)
+            session
         }
     };
-    session.agent(&options.task, sandbox).await
+    session.agent(&options.task).await
 }
 
 /// At the person's own risk, with what was said of a sandbox put aside.
@@ -111,31 +103,5 @@ fn before(error: SessionError) -> RunError {
     RunError {
         kind: RunErrorKind::Session(Box::new(error)),
         kept: Box::default(),
-    }
-}
-
-/// What its sandbox was made as.
-fn kind_of(record: &Record, provider: Arc<dyn BindMountProvider>) -> Contained {
-    let branch = match (&record.strategy, &record.branch) {
-        (Strategy::Branch, Some(branch)) => Some(branch.clone()),
-        _ => None,
-    };
-    let base = None;
-    match (record.mode, branch) {
-        (Mode::Bind, _) if record.strategy == Strategy::Head => {
-            BindMount::new(provider, BranchStrategy::Head).into()
-        }
-        (Mode::Bind, Some(branch)) => {
-            BindMount::new(provider, BranchStrategy::Branch { branch, base }).into()
-        }
-        (Mode::Bind, None) => BindMount::new(provider, BranchStrategy::MergeToHead).into(),
-        (Mode::Layer, Some(branch)) => {
-            PrivateCopy::layered(provider, CopyStrategy::Branch { branch, base }).into()
-        }
-        (Mode::Layer, None) => PrivateCopy::layered(provider, CopyStrategy::MergeToHead).into(),
-        (_, Some(branch)) => {
-            PrivateCopy::new(provider, CopyStrategy::Branch { branch, base }).into()
-        }
-        (_, None) => PrivateCopy::new(provider, CopyStrategy::MergeToHead).into(),
     }
 }

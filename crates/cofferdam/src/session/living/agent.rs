@@ -2,14 +2,18 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Collection, Session, SessionError};
 use crate::fsx::{FileError, lock};
 use crate::git::{DiffStyle, Identity, UserRules, copied, identity};
-use crate::registry::{self, Reach, Setup, Strategy};
+use crate::registry::{self, Mode, Reach, Record, Setup, Strategy};
 use crate::runs::Recorder;
-use crate::sandbox::{Contained, SandboxError};
+use crate::sandbox::{
+    BindMount, BindMountProvider, BranchStrategy, Contained, CopyStrategy, PrivateCopy,
+    SandboxError,
+};
 use crate::session::announce;
 use crate::session::check_plan::CheckPlan;
 use crate::session::emitter::Emitter;
@@ -59,12 +63,12 @@ fn since(before: &[Refused], mut now: Vec<Refused>) -> Vec<Refused> {
 
 impl Session {
     /// Runs an agent in it, until it signals completion or the iterations are used up, and collects. The sandbox goes
-    /// on, also after an error. `sandbox`: the kind that the session is of.
-    pub async fn agent(&self, task: &Task, sandbox: Contained) -> Result<RunReport, RunError> {
-        Box::pin(self.run(task, sandbox)).await
+    /// on, also after an error.
+    pub async fn agent(&self, task: &Task) -> Result<RunReport, RunError> {
+        Box::pin(self.run(task)).await
     }
 
-    async fn run(&self, task: &Task, sandbox: Contained) -> Result<RunReport, RunError> {
+    async fn run(&self, task: &Task) -> Result<RunReport, RunError> {
         let began = Instant::now();
         let nothing = |kind| RunError {
             kind,
@@ -86,7 +90,7 @@ impl Session {
         let form = Form::read(&self.directory()).map_err(|error| session(error.into()))?;
         let options = RunOptions {
             caller: self.caller.clone(),
-            session: self.options(&form, sandbox),
+            session: self.options(&form).map_err(session)?,
             task: task.clone(),
         };
         let plan = self.plan(&form).await.map_err(session)?;
@@ -358,7 +362,9 @@ impl Session {
     }
 
     /// What it was made with, as far as a task asks.
-    fn options(&self, form: &Form, sandbox: Contained) -> SessionOptions {
+    fn options(&self, form: &Form) -> Result<SessionOptions, SessionError> {
+        // Nothing is made of it: the sandbox is there.
+        let sandbox = kind_of(self.record(), self.named.provider(&self.caller)?);
         let mut options = SessionOptions::new(self.named.located.top().as_path(), sandbox);
         options.name = Some(self.record().name.to_string());
         options.environment = form.environment();
@@ -370,7 +376,7 @@ impl Session {
             },
             Some(Reach::None) | None => NetworkOptions::None,
         };
-        options
+        Ok(options)
     }
 
     async fn plan(&self, form: &Form) -> Result<Plan, SessionError> {
@@ -401,5 +407,31 @@ impl Session {
             checks: CheckPlan::default(),
             repository,
         })
+    }
+}
+
+/// What its sandbox was made as.
+fn kind_of(record: &Record, provider: Arc<dyn BindMountProvider>) -> Contained {
+    let branch = match (&record.strategy, &record.branch) {
+        (Strategy::Branch, Some(branch)) => Some(branch.clone()),
+        _ => None,
+    };
+    let base = None;
+    match (record.mode, branch) {
+        (Mode::Bind, _) if record.strategy == Strategy::Head => {
+            BindMount::new(provider, BranchStrategy::Head).into()
+        }
+        (Mode::Bind, Some(branch)) => {
+            BindMount::new(provider, BranchStrategy::Branch { branch, base }).into()
+        }
+        (Mode::Bind, None) => BindMount::new(provider, BranchStrategy::MergeToHead).into(),
+        (Mode::Layer, Some(branch)) => {
+            PrivateCopy::layered(provider, CopyStrategy::Branch { branch, base }).into()
+        }
+        (Mode::Layer, None) => PrivateCopy::layered(provider, CopyStrategy::MergeToHead).into(),
+        (_, Some(branch)) => {
+            PrivateCopy::new(provider, CopyStrategy::Branch { branch, base }).into()
+        }
+        (_, None) => PrivateCopy::new(provider, CopyStrategy::MergeToHead).into(),
     }
 }

@@ -36,7 +36,7 @@ const ASKED: Duration = Duration::from_secs(5);
 /// How long a look at the files of one that lives on may take.
 const LOOKED: Duration = Duration::from_secs(5);
 
-/// The states of a sandbox.
+/// The states of a sandbox. Not `#[non_exhaustive]`, as [`SessionError`](crate::session::SessionError) is not, and for the same reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
