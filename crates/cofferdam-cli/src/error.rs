@@ -465,6 +465,9 @@ pub(crate) fn registry_hint(error: &RegistryError) -> Option<String> {
         ),
         RegistryError::InUse(_) => "wait until that command has ended, and try again".to_owned(),
         RegistryError::Gone(_) => "see what there is with `cofferdam list`".to_owned(),
+        RegistryError::Record { path, .. } if path.ends_with("sandbox.json") => {
+            "use the version of cofferdam that wrote it; `cofferdam collect` and `cofferdam delete` work without it".to_owned()
+        }
         RegistryError::Record { path, .. } => format!(
             "use the version of cofferdam that wrote it, or move {} away, which holds all that is known of that sandbox",
             shown(path.parent().unwrap_or(path))

@@ -19,6 +19,8 @@ pub mod defaults;
 pub mod dns;
 #[cfg(feature = "gateway")]
 pub mod gateway;
+#[cfg(feature = "client")]
+pub mod keys;
 pub mod log;
 pub mod supervisor;
 

@@ -5,6 +5,8 @@ use std::io;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use cofferdam_wall::keys;
+
 /// How long its file may be busy.
 const BUSY: Duration = Duration::from_millis(500);
 
@@ -17,7 +19,8 @@ pub fn start(mut command: Command) -> io::Result<Option<u32>> {
     let mut command = tokio::process::Command::from(command);
     let until = Instant::now() + BUSY;
     loop {
-        match command.spawn() {
+        // Its session is its own only when it has begun.
+        match keys::withheld(|| command.spawn()) {
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
                 if Instant::now() > until {
                     return Err(error);

@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use self::paused::{ANSWER, Presses, Watch};
+use self::paused::{ANSWER, CTRL_C, Presses, Watch};
 use self::signals::{Signals, is_an_end};
 use super::callback::Callback;
 use super::making::ProviderName;
@@ -84,7 +84,7 @@ pub(super) async fn run(mut attached: Attached<'_>) -> Result<ExitCode, CliError
             let says_number = says_number(&attached.exec.arguments);
             on_a_terminal(Some(&session), execution, signals, says_number).await
         } else {
-            on_streams(execution, attached.exec.stdin, signals).await
+            on_streams(&session, execution, attached.exec.stdin, signals).await
         }
     };
     let carried = async {
@@ -311,6 +311,7 @@ async fn gone(
 
 /// With three streams.
 async fn on_streams(
+    session: &Session,
     mut execution: Box<dyn Execution>,
     input: bool,
     mut signals: Signals,
@@ -329,11 +330,15 @@ async fn on_streams(
         tokio::spawn(feed(stdin));
     }
     let mut presses = Presses::default();
+    let mut watch = Watch::new(Some(session), count);
     let mut killed_at = None;
     let exit = loop {
         tokio::select! {
             exit = execution.wait() => break exit.map_err(Ended::Sandbox),
             signal = signals.next() => {
+                if signal == Number::INT.as_raw() {
+                    watch.hear(&[CTRL_C]);
+                }
                 pass_on(&mut *execution, signal, &mut presses).await?;
                 if signal == Number::TERM.as_raw() {
                     killed_at.get_or_insert_with(|| Instant::now() + STOP);
@@ -343,6 +348,10 @@ async fn on_streams(
             () = until(killed_at) => {
                 killed_at = None;
                 let _ = execution.kill(Number::KILL.as_raw()).await;
+            }
+            // It hears nothing at all where the sandbox is paused.
+            () = watch.due() => if watch.ask().await {
+                return Err(Ended::Left(code(Exit::Signal(Number::INT.as_raw()))));
             }
         }
     };

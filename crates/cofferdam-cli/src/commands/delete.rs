@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "SANDBOX|PATH")]
     names: Vec<String>,
 
-    /// Also where somebody's program runs inside, its engine is gone for good, or work would be lost: uncommitted, or
+    /// Also where somebody waits for a program inside, its engine is gone for good, or work would be lost: uncommitted, or
     /// refused by the gate
     #[arg(long)]
     force: bool,
@@ -159,20 +159,39 @@ async fn delete(
 fn in_the_trash(name: &str, references: &[String]) {
     for reference in references {
         let word = shell_word(reference);
-        let (what, back) = match Was::of(reference, name) {
-            Was::Stash => ("a stash of it stays", format!("git stash apply {word}")),
+        let (what, see, back) = match Was::of(reference, name) {
+            Was::Commits => ("what it did stays", "", "git branch NAME"),
+            Was::Stash => (
+                "a stash of it stays",
+                "git stash show -p -u",
+                "git stash apply",
+            ),
+            // Nobody looked again at its end: what came later is not in it.
             Was::Uncommitted => (
-                "what it had in no commit stays",
-                format!("git cherry-pick --no-commit {word}"),
+                "what it had in no commit when you last looked stays",
+                "git show",
+                "git cherry-pick --no-commit",
             ),
-            Was::Before => (
-                "what you had in no commit before it stays",
-                format!("git restore --source={word} PATH"),
+            Was::Applied => (
+                "what `cofferdam apply` brought from it stays",
+                "git show",
+                "git cherry-pick --no-commit",
             ),
-            Was::Commits => ("what it did stays", format!("git branch NAME {word}")),
+            Was::Before => {
+                output::note(&format!(
+                    "what you had in no commit before it stays at {} for 30 days: bring it back with `git restore \
+                     --source={word} PATH`\n",
+                    printable_line(reference)
+                ));
+                continue;
+            }
+        };
+        let see = match see {
+            "" => String::new(),
+            see => format!("see it with `{see} {word}`, "),
         };
         output::note(&format!(
-            "{what} at {} for 30 days: bring it back with `{back}`\n",
+            "{what} at {} for 30 days: {see}bring it back with `{back} {word}`\n",
             printable_line(reference)
         ));
     }
@@ -212,6 +231,16 @@ async fn end(
             lives::end_if_safe(caller, &named, &provider).await
         }
     };
+    if options.purge {
+        // Nothing that would be told of stays.
+        return match end(&caller).await {
+            Err(SessionError::Collect { .. }) => {
+                lives::end(&caller, &named, &provider).await?;
+                Ok(Some(programs))
+            }
+            done => done.map(|_| Some(programs)).map_err(Into::into),
+        };
+    }
     match living::shown(&caller, environment, end).await? {
         // Nothing is to be kept of what cannot be read.
         Err(SessionError::Collect { .. }) if options.purge => {

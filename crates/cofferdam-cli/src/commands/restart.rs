@@ -76,6 +76,7 @@ pub(crate) async fn run(
             let provider = named.provider(caller)?;
             let name = named.name().clone();
             // What cannot be read stops nothing.
+            lives::can_start(caller, &named)?;
             let ports = match named.record().dev {
                 Some(_) => Some(dev::Ports::of(named.record(), None, environment)?),
                 None => None,

@@ -290,7 +290,7 @@ pub(crate) fn take(references: &[String], there: &str) -> Option<String> {
     let first = shell_word(first);
     if is_stash {
         return Some(format!(
-            "see it with `git{there} stash show -p {first}`, take it with `git{there} stash apply {first}`"
+            "see it with `git{there} stash show -p -u {first}`, take it with `git{there} stash apply {first}`"
         ));
     }
     Some(format!(

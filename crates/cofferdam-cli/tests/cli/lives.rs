@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use cofferdam::session::Watcher;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::OpenptFlags;
 use rustix::termios::{OptionalActions, Termios, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 
@@ -77,9 +78,9 @@ impl Lives {
         watcher
     }
 
-    /// Ends what watches the checkout of this sandbox, as `kill -9` does.
+    /// What watches the checkout of this sandbox.
     #[track_caller]
-    pub(crate) fn kill_watcher(&self, name: &str) {
+    pub(crate) fn watches(&self, name: &str) -> Pid {
         let listed = self.listed(name).unwrap();
         let id = listed["id"].as_str().unwrap();
         let is_its = |process: &std::path::Path| {
@@ -91,8 +92,15 @@ impl Lives {
         let mut processes = processes.map(|one| one.path());
         let directory = processes.find(|process| is_its(process)).unwrap();
         let watcher = directory.file_name().unwrap().to_str().unwrap();
-        let watcher = rustix::process::Pid::from_raw(watcher.parse().unwrap()).unwrap();
-        rustix::process::kill_process(watcher, rustix::process::Signal::KILL).unwrap();
+        Pid::from_raw(watcher.parse().unwrap()).unwrap()
+    }
+
+    /// Ends that, as `kill -9` does.
+    #[track_caller]
+    pub(crate) fn kill_watcher(&self, name: &str) {
+        let watcher = self.watches(name);
+        let directory = std::path::PathBuf::from(format!("/proc/{}", watcher.as_raw_nonzero()));
+        kill_process(watcher, Signal::KILL).unwrap();
         // What it holds is free once it has ended, which takes a moment on a busy machine.
         let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
         let is_there = || {

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use super::directory::{GatewayDirectory, Lock};
 use super::error::SearchError;
+use crate::keys;
 
 /// What a gateway is started from.
 #[derive(Debug)]
@@ -57,8 +58,7 @@ pub(super) fn start(
         .stdin(OwnedFd::from(listener))
         .stdout(shared)
         .stderr(errors);
-    let process = starter
-        .spawn(command)
+    let process = keys::withheld(|| starter.spawn(command))
         .map_err(|error| failed("its program does not start", error))?;
     if let Some(process) = process {
         // Only an error message names it.

@@ -11,6 +11,7 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit};
 use rustix::thread::{Gid, Uid};
 
 use crate::inherited;
+use crate::keys;
 
 /// Why the gateway does not begin.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +67,8 @@ pub(super) fn prepare(arguments: &[OsString]) -> Result<Started, StartError> {
     let (owner, run) = (number(owner)?, number(run)?);
     // Keys pressed at the starter's terminal are not for it, nor the end of that.
     _ = rustix::process::setsid();
+    // A supervisor hears of its own end by itself, and has SIGTERM withheld.
+    keys::keep_withheld();
     inherited::close().map_err(StartError::Inherited)?;
     let control = rustix::stdio::stdin()
         .try_clone_to_owned()

@@ -37,16 +37,19 @@ pub enum Was {
     Commits,
     /// A stash of a sandbox's.
     Stash,
-    /// What a sandbox had in no commit.
+    /// What a sandbox had in no commit when its user last asked for it.
     Uncommitted,
+    /// What was brought into the user's working tree, as a commit.
+    Applied,
     /// The user's own uncommitted work before an agent.
     Before,
 }
 
 impl Was {
-    const NAMED: [(Self, &str); 3] = [
+    const NAMED: [(Self, &str); 4] = [
         (Self::Stash, "-stash"),
         (Self::Uncommitted, "-uncommitted"),
+        (Self::Applied, "-applied"),
         (Self::Before, "-before"),
     ];
 
@@ -65,6 +68,7 @@ impl Was {
             name if name.starts_with(EXTRA_STASH) => Self::Stash,
             name if name.starts_with("before") => Self::Before,
             "uncommitted" => Self::Uncommitted,
+            "applied" => Self::Applied,
             _ => Self::Commits,
         }
     }
@@ -532,7 +536,7 @@ pub async fn delete_own(
     cancel: &CancellationToken,
 ) -> Result<Vec<String>, RefError> {
     let mut kept = Vec::new();
-    for Listed { reference, id: tip } in list(repo, &below_own(id), cancel).await? {
+    for Listed { reference, id: tip } in to_let_go(repo, id, cancel).await? {
         kept.extend(let_go(repo, &reference, &tip, slug, cancel).await?);
     }
     Ok(kept)
@@ -546,12 +550,23 @@ pub async fn delete_work(
     cancel: &CancellationToken,
 ) -> Result<Vec<String>, RefError> {
     let mut kept = Vec::new();
-    for Listed { reference, id: tip } in list(repo, &below_own(id), cancel).await? {
+    for Listed { reference, id: tip } in to_let_go(repo, id, cancel).await? {
         if !is_before(&reference, id) {
             kept.extend(let_go(repo, &reference, &tip, slug, cancel).await?);
         }
     }
     Ok(kept)
+}
+
+/// What there is of a sandbox, commits first: a stash or a record stands on them, and does not bring them back.
+async fn to_let_go(
+    repo: &Repository,
+    id: SandboxId,
+    cancel: &CancellationToken,
+) -> Result<Vec<Listed>, RefError> {
+    let mut all = list(repo, &below_own(id), cancel).await?;
+    all.sort_by_key(|listed| Was::own(&listed.reference) != Was::Commits);
+    Ok(all)
 }
 
 /// Whether it is the record of the user's work before an agent; those of later agents have their number behind that.
@@ -584,8 +599,16 @@ async fn let_go(
     let [heads, tags, remotes] = USERS;
     if !is_held(repo, tip, &[heads, tags, remotes, TRASH], cancel).await? {
         let deletes = [(reference.to_owned(), tip.clone())];
-        let kept = (Was::own(reference), tip);
-        return to_trash(repo, slug, kept, &deletes, cancel).await.map(Some);
+        let was = match Was::own(reference) {
+            // Whatever an agent calls so: git takes only a commit with its index beside it for a stash.
+            Was::Stash if repo.resolve(&format!("{tip}^2"), cancel).await?.is_none() => {
+                Was::Commits
+            }
+            was => was,
+        };
+        return to_trash(repo, slug, (was, tip), &deletes, cancel)
+            .await
+            .map(Some);
     }
     let delete = Transaction::new("cofferdam: deleted").delete(reference, tip);
     delete.commit(repo, cancel).await?;

@@ -14,7 +14,7 @@ use crate::ui::output;
 const TOGETHER: Duration = Duration::from_secs(2);
 /// So long after a key without an answer it is asked whether the sandbox is paused.
 pub(super) const ANSWER: Duration = Duration::from_secs(1);
-const CTRL_C: u8 = 3;
+pub(super) const CTRL_C: u8 = 3;
 
 /// Counts presses of Ctrl-C, one soon after the other.
 #[derive(Debug, Default)]
@@ -42,8 +42,10 @@ pub(super) struct Watch<'a> {
     answers: Arc<AtomicU64>,
     /// When to ask, and how many answers there were when a key was typed.
     due: Option<(Instant, u64)>,
-    /// Ctrl-C was pressed more than once: it is asked at once, whatever was printed. A terminal shows what is typed by
-    /// itself, also where no program reads it.
+    /// Ctrl-C was pressed: it is asked whatever was printed. A terminal shows what is typed by itself, also where no program
+    /// reads it.
+    certain: bool,
+    /// It was pressed more than once: it is asked at once.
     urgent: bool,
     /// Where it was told that the sandbox is paused: how many answers there had been.
     told: Option<u64>,
@@ -56,6 +58,7 @@ impl<'a> Watch<'a> {
             session,
             answers,
             due: None,
+            certain: false,
             urgent: false,
             told: None,
             presses: Presses::default(),
@@ -71,6 +74,7 @@ impl<'a> Watch<'a> {
         }
         let presses = typed.iter().filter(|&&key| key == CTRL_C);
         let most = presses.map(|_| self.presses.press()).max();
+        self.certain |= most.is_some();
         if most.is_some_and(|most| most >= 2) {
             self.urgent = true;
             self.due = Some((Instant::now(), answers));
@@ -90,8 +94,9 @@ impl<'a> Watch<'a> {
             return false;
         };
         let urgent = std::mem::take(&mut self.urgent);
+        let certain = std::mem::take(&mut self.certain);
         let answers = self.answers.load(Ordering::Relaxed);
-        if !urgent && (answers != before || self.told == Some(before)) {
+        if !urgent && (!certain && answers != before || self.told == Some(before)) {
             return false;
         }
         let Some(session) = self.session else {

@@ -213,6 +213,10 @@ impl Collector<'_> {
             && (owned.record.dev.is_none() || is_its_branch)
             && (tips.own.as_ref()).is_none_or(|own| journey.home.contains(own));
         if !is_own {
+            // What is kept beside it is taken by its user, or not: they are told before that.
+            self.report(accepted, accepted.executes());
+            collected.notes.extend_from_slice(accepted.notes());
+            collected.executes.extend(accepted.executes().to_vec());
             let at = self.keep_tip(owned, tip).await?;
             collected.beside.push(Beside {
                 names: vec![name.clone()],

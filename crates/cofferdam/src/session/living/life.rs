@@ -239,6 +239,23 @@ pub(super) async fn halt_stopped(
     Ok(true)
 }
 
+/// Whether [`start`] has what it makes the sandbox from. Before it is ended to be made anew.
+pub fn can_start(caller: &Caller, named: &Named) -> Result<(), SessionError> {
+    named.check_files(caller)?;
+    form_of(caller, named).map(drop)
+}
+
+fn form_of(caller: &Caller, named: &Named) -> Result<Form, SessionError> {
+    let name = || named.record.name.to_string();
+    match Form::read(&caller.home.sandbox(named.record.id)) {
+        Ok(form) => Ok(form),
+        Err(registry::RegistryError::File(error)) if error.is_not_found() => {
+            Err(SessionError::Unfinished { name: name() })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Makes the sandbox anew from its files, and syncs it: where that fails ([`SessionError::Sync`]) it runs all the same. Bounded: 60 s,
 /// but for the commands of `on_sync`.
 pub async fn start(
@@ -258,13 +275,7 @@ pub async fn start(
             return Err(SessionError::Running { name: name() });
         }
     }
-    let form = match Form::read(&directory) {
-        Ok(form) => form.next(),
-        Err(registry::RegistryError::File(error)) if error.is_not_found() => {
-            return Err(SessionError::Unfinished { name: name() });
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let form = form_of(caller, &named)?.next();
     // What a killed one left: a supervisor without its sandbox, control groups.
     halt(caller, &named, provider).await?;
     nothing_is_taken_out(&directory)?;

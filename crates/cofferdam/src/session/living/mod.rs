@@ -42,7 +42,7 @@ pub use exec::{ProgramId, SessionExec};
 pub use files::AloneWithFiles;
 pub use follow::Followed;
 pub(super) use life::ask_with_memory;
-pub use life::{condition, make_from, start, uncollected, unpushed};
+pub use life::{can_start, condition, make_from, start, uncollected, unpushed};
 pub use patch::PatchError;
 pub use ports::{Forwarded, publish};
 pub use refused::{RefusedSince, refused_during};

@@ -341,7 +341,7 @@ async fn delete_orphan(
     let given_up = options.force || options.purge;
     if record.lives_on() {
         // Nothing of it can come home, and its programs may be at work.
-        if !given_up {
+        if !given_up && !orphan::is_others(&target.home, &record) {
             let directory = target.home.sandbox(record.id);
             return Err(orphan::orphaned(&record, &directory, lost));
         }

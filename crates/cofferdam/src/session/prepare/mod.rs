@@ -315,6 +315,8 @@ impl Making<'_> {
             steering,
             self.events,
         )?;
+        let made = owned.record.made_directories.iter().map(PathBuf::from);
+        PrivateClone::at(&state).exclude(&made.collect::<Vec<_>>())?;
         let named = self.bare.unwrap_or_default().iter();
         let there = |path: &&PathBuf| match &stack {
             Some(stack) => layers::has_file(stack, path),
