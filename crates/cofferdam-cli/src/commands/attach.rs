@@ -330,7 +330,11 @@ async fn on_streams(
         tokio::spawn(feed(stdin));
     }
     let mut presses = Presses::default();
-    let mut watch = Watch::new(Some(session), count);
+    let mut watch = Watch::new(
+        Some(session),
+        count,
+        "Ctrl-C twice ends the program all the same",
+    );
     let mut killed_at = None;
     let exit = loop {
         tokio::select! {
@@ -487,7 +491,7 @@ async fn on_a_terminal(
     ))];
     let mut keys = streams::input();
     let mut ahead: VecDeque<u8> = VecDeque::new();
-    let mut watch = Watch::new(session, answers);
+    let mut watch = Watch::new(session, answers, "Ctrl-C three times leaves it");
     let mut key = Instant::now();
     let exit = loop {
         tokio::select! {

@@ -174,8 +174,8 @@ fn in_the_trash(name: &str, references: &[String]) {
             ),
             Was::Applied => (
                 "what `cofferdam apply` brought from it stays",
-                "git show",
-                "git cherry-pick --no-commit",
+                "git show -m --first-parent",
+                "git cherry-pick --no-commit -m 1",
             ),
             Was::Before => {
                 output::note(&format!(
@@ -231,21 +231,19 @@ async fn end(
             lives::end_if_safe(caller, &named, &provider).await
         }
     };
-    if options.purge {
-        // Nothing that would be told of stays.
-        return match end(&caller).await {
-            Err(SessionError::Collect { .. }) => {
-                lives::end(&caller, &named, &provider).await?;
-                Ok(Some(programs))
-            }
-            done => done.map(|_| Some(programs)).map_err(Into::into),
-        };
-    }
-    match living::shown(&caller, environment, end).await? {
+    // What would be told of goes with it, but for what a branch of its user's got.
+    let nothing_stays = options.purge && named.record().branch_is_ours;
+    let done = if nothing_stays {
+        end(&caller).await
+    } else {
+        living::shown(&caller, environment, end).await?
+    };
+    match done {
         // Nothing is to be kept of what cannot be read.
         Err(SessionError::Collect { .. }) if options.purge => {
             lives::end(&caller, &named, &provider).await?;
         }
+        Ok(_) if nothing_stays => {}
         done => came_home(&done?, environment),
     }
     Ok(Some(programs))

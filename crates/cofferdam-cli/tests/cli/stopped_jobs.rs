@@ -6,9 +6,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::lives::{Lives, OnTerminal};
 
-/// Says its number each time until it has said a hundred, and then that it is through.
-const COUNTS: &str =
-    "i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo $i > count; sleep 0.02; done; echo thr\"\"ough";
+/// Goes on when there is a file, and makes another one when it is through.
+const GOES_ON: &str = "until [ -e on ]; do sleep 0.02; done; echo thr\"\"ough; touch went";
 
 fn stands_still(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();
@@ -51,18 +50,16 @@ fn a_program_goes_on_while_its_command_stands_still() {
     let cofferdam = env!("CARGO_BIN_EXE_cofferdam");
     let mut shell = lives.program_on_a_terminal("sh", &["-i"]);
     shell.press(&format!(
-        "'{cofferdam}' exec box -- sh -c 'echo beg\"\"un; {COUNTS}'\r"
+        "'{cofferdam}' exec box -- sh -c 'echo beg\"\"un; {GOES_ON}'\r"
     ));
     shell.expect("begun");
     // Keys are the shell's and its jobs' here: this is Ctrl-Z.
     shell.press("\u{1a}");
     shell.expect("Stopped");
     lives
-        .exec(
-            "box",
-            "until [ \"$(cat count)\" = 100 ]; do sleep 0.05; done",
-        )
+        .exec("box", "touch on; until [ -e went ]; do sleep 0.05; done")
         .expect_code(0);
+    std::thread::sleep(Duration::from_millis(200));
     assert!(!shell.text().contains("through"), "{}", shell.text());
     shell.press("fg\r");
     shell.expect("through");

@@ -8,7 +8,6 @@ use std::process::Command;
 
 use super::directory::{GatewayDirectory, Lock};
 use super::error::SearchError;
-use crate::keys;
 
 /// What a gateway is started from.
 #[derive(Debug)]
@@ -25,7 +24,8 @@ pub trait Starter: Sync {
     /// Asked only when one is started. Why there is none, in words.
     fn program(&self) -> Result<Program, String>;
 
-    /// Starts it and sees to it that it is reaped if it ends first. Its number, if it lives.
+    /// Starts it, with [what a terminal tells](crate::keys) withheld, and sees to it that it is reaped if it ends first. Its
+    /// number, if it lives.
     fn spawn(&self, command: Command) -> io::Result<Option<u32>>;
 }
 
@@ -58,7 +58,8 @@ pub(super) fn start(
         .stdin(OwnedFd::from(listener))
         .stdout(shared)
         .stderr(errors);
-    let process = keys::withheld(|| starter.spawn(command))
+    let process = starter
+        .spawn(command)
         .map_err(|error| failed("its program does not start", error))?;
     if let Some(process) = process {
         // Only an error message names it.

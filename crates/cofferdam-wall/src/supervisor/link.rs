@@ -25,6 +25,7 @@ use crate::client::{
     DirectoryError, GatewayDirectory, PAUSE, Program, Search, SearchError, Series, Starter,
 };
 use crate::control::{self, Answer, Ask, DESCRIPTORS, Registrant, RuleLine};
+use crate::keys;
 
 /// A change of rules holds its lock for moments; one that is held so long is held by a stopped process.
 const LOCK_LIMIT: Duration = Duration::from_secs(20);
@@ -455,6 +456,6 @@ impl Starter for Gateways {
 
     fn spawn(&self, mut command: Command) -> io::Result<Option<u32>> {
         // Reaped by the loop, if it ends first.
-        Ok(Some(command.spawn()?.id()))
+        Ok(Some(keys::withheld(|| command.spawn())?.id()))
     }
 }

@@ -68,7 +68,8 @@ impl Was {
             name if name.starts_with(EXTRA_STASH) => Self::Stash,
             name if name.starts_with("before") => Self::Before,
             "uncommitted" => Self::Uncommitted,
-            "applied" => Self::Applied,
+            // One for each worktree.
+            name if name.starts_with("applied") => Self::Applied,
             _ => Self::Commits,
         }
     }
@@ -424,7 +425,10 @@ pub async fn expire(
         )
     });
     // What goes from the trash now keeps nothing else.
-    listed.sort_by_key(|one| owner(&one.reference).is_some());
+    listed.sort_by_key(|one| {
+        let owned = owner(&one.reference).is_some();
+        (owned, Was::own(&one.reference) != Was::Commits)
+    });
     let mut gone = Vec::new();
     for item in aged(repo, listed, cancel).await? {
         if item

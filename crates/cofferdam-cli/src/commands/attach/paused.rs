@@ -50,12 +50,19 @@ pub(super) struct Watch<'a> {
     /// Where it was told that the sandbox is paused: how many answers there had been.
     told: Option<u64>,
     presses: Presses,
+    /// How its user gets away from it, in words.
+    way_out: &'static str,
 }
 
 impl<'a> Watch<'a> {
-    pub(super) fn new(session: Option<&'a Session>, answers: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(
+        session: Option<&'a Session>,
+        answers: Arc<AtomicU64>,
+        way_out: &'static str,
+    ) -> Self {
         Self {
             session,
+            way_out,
             answers,
             due: None,
             certain: false,
@@ -113,7 +120,8 @@ impl<'a> Watch<'a> {
             let name = session.name();
             output::note(&format!(
                 "\r\n{name} is paused; it goes on with: cofferdam resume {name}\r\n\
-                 (Ctrl-C three times leaves it)\r\n"
+                 ({})\r\n",
+                self.way_out
             ));
         }
         self.told = Some(answers);

@@ -213,10 +213,14 @@ impl Collector<'_> {
             && (owned.record.dev.is_none() || is_its_branch)
             && (tips.own.as_ref()).is_none_or(|own| journey.home.contains(own));
         if !is_own {
-            // What is kept beside it is taken by its user, or not: they are told before that.
-            self.report(accepted, accepted.executes());
-            collected.notes.extend_from_slice(accepted.notes());
-            collected.executes.extend(accepted.executes().to_vec());
+            // Its user takes what is kept beside it, or not, and is told before that: once, and of nothing that landed.
+            let kept = refs::read(self.repo, &extra_of(owned, tip), self.cancel).await?;
+            if kept.as_ref() != Some(id) {
+                let mut executes = self.executes(owned, accepted).await?;
+                executes.retain(|path| !collected.executes.contains(path));
+                self.report(accepted, &executes);
+                collected.notes.extend_from_slice(accepted.notes());
+            }
             let at = self.keep_tip(owned, tip).await?;
             collected.beside.push(Beside {
                 names: vec![name.clone()],

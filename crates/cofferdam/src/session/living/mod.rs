@@ -100,7 +100,6 @@ use crate::wall::supervisor::SupervisorError;
 /// # async fn example(caller: cofferdam::session::Caller, repository: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
 /// use cofferdam::agent::{self, AgentOptions};
 /// use cofferdam::sandbox::native::Native;
-/// use cofferdam::sandbox::{BindMount, BranchStrategy};
 /// use cofferdam::session::living::Named;
 /// use cofferdam::session::{PromptSource, Session, Task};
 ///
@@ -108,8 +107,7 @@ use crate::wall::supervisor::SupervisorError;
 /// let session = Session::open(&caller, named, &Native::default()).await?;
 /// let mut task = Task::new(agent::by_name("claude-code", AgentOptions::default())?);
 /// task.prompt = PromptSource::Inline("make the tests pass".into());
-/// let strategy = BranchStrategy::Branch { branch: "work".parse()?, base: None };
-/// let report = session.agent(&task, BindMount::new(Native::default(), strategy).into()).await?;
+/// let report = session.agent(&task).await?;
 /// println!("{}", report.landing);
 /// session.close(&Native::default()).await?;
 /// # Ok(())

@@ -97,11 +97,16 @@ pub enum ManageError {
     #[error("{} sandboxes are called `{name}`", ids.len())]
     Ambiguous { name: String, ids: Vec<String> },
     /// Its programs may go on: only its provider can end them, which is not one of this crate's. Nothing was done.
-    #[error("sandbox `{name}` is one of the provider `{provider}`, which is not at hand")]
+    #[error(
+        "sandbox `{name}` is one of the provider `{provider}`, which is not at hand; what did not come home of it is \
+         only in {}",
+        .path.display()
+    )]
     Others {
         name: String,
         id: SandboxId,
         provider: String,
+        path: PathBuf,
     },
     /// Its programs go on, and nothing of it can be taken away.
     #[error("sandbox `{name}` cannot be ended: {source}")]

@@ -356,7 +356,9 @@ async fn summary(
         _ => None,
     };
     let directory = home.sandbox(record.id);
-    let ends_by_force = orphaned && (lives_on || orphan::keeps_work(&record, &directory));
+    let ends_by_force = orphaned
+        && (lives_on || orphan::keeps_work(&record, &directory))
+        && !(lives_on && orphan::is_others(home, &record));
     Ok(Summary {
         id: record.id,
         kind: if record.dev.is_some() { "dev" } else { "task" },

@@ -123,6 +123,7 @@ pub(super) async fn end_life(home: &Home, record: &Record, purge: bool) -> Resul
             name: record.name.to_string(),
             id: record.id,
             provider: record.provider.clone(),
+            path: state,
         });
     }
     // Where it does not let go of the sandbox, that is what is said next.

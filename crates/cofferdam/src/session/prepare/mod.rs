@@ -38,6 +38,7 @@ use crate::fsx::{self, Context};
 use crate::git::appearing::Watch;
 use crate::git::index::{self, Owner};
 use crate::git::nested::{self, Found};
+use crate::git::own_files;
 use crate::git::private_clone::{IndexFile, PrivateClone, PrivateCloneSpec};
 use crate::git::vault::Vault;
 use crate::git::walked::{IndexAt, Walked};
@@ -315,8 +316,13 @@ impl Making<'_> {
             steering,
             self.events,
         )?;
+        // Nobody inside puts anything there, and what is above it may be written.
+        let is_ours = |path: &PathBuf| {
+            path == Path::new(own_files::DIRECTORY)
+                || read_only.iter().any(|above| path.starts_with(above))
+        };
         let made = owned.record.made_directories.iter().map(PathBuf::from);
-        PrivateClone::at(&state).exclude(&made.collect::<Vec<_>>())?;
+        PrivateClone::at(&state).exclude(&made.filter(is_ours).collect::<Vec<_>>())?;
         let named = self.bare.unwrap_or_default().iter();
         let there = |path: &&PathBuf| match &stack {
             Some(stack) => layers::has_file(stack, path),
