@@ -34,7 +34,7 @@ fn what_was_applied_is_not_lost_with_its_sandbox() {
         let delete = |code: i32| {
             let done = lives.cofferdam(&["delete", "box"]).expect_code(code);
             assert_eq!(
-                done.stderr.contains("uncommitted"),
+                done.stderr.contains("uncommitted changes"),
                 code != 0,
                 "{mode}: {done}"
             );
@@ -66,7 +66,7 @@ fn what_was_applied_in_part_is_lost_with_its_sandbox() {
     let delete = |options: &[&str], code: i32| {
         let words = [&["delete"][..], options, &["box"]].concat();
         let done = lives.cofferdam(&words).expect_code(code);
-        assert_eq!(done.stderr.contains("uncommitted"), code != 0, "{done}");
+        assert_eq!(done.stderr.contains("uncommitted changes"), code != 0, "{done}");
     };
     let staged = "echo staged > new.txt && git add new.txt && echo later > new.txt";
     lives.exec("box", staged).expect_code(0);
