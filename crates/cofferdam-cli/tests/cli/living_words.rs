@@ -66,7 +66,11 @@ fn what_was_applied_in_part_is_lost_with_its_sandbox() {
     let delete = |options: &[&str], code: i32| {
         let words = [&["delete"][..], options, &["box"]].concat();
         let done = lives.cofferdam(&words).expect_code(code);
-        assert_eq!(done.stderr.contains("uncommitted changes"), code != 0, "{done}");
+        assert_eq!(
+            done.stderr.contains("uncommitted changes"),
+            code != 0,
+            "{done}"
+        );
     };
     let staged = "echo staged > new.txt && git add new.txt && echo later > new.txt";
     lives.exec("box", staged).expect_code(0);
