@@ -37,7 +37,7 @@ halved='^(cofferdam/(session|engines|gitin)|cofferdam-cli/(cli|chaos|agents))::'
 podman_share=3
 podman='^cofferdam/engines::.*::podman$'
 # And of the command's tests in containers the third that the seed chooses (tests/cli/containers.rs).
-# What every run asks of the ordinary user's own Podman: what holds an agent in. `--all` asks everything.
+# What every run asks of the ordinary user's own Podman: what holds an agent in, and where it is found. `--all` asks everything.
 own_podman='^(cofferdam/engines::conforms::(a_program_has_none_that|no_system_call_leads|behind_the_wall|closing_ends|one_that_lives_on).*::podman|cofferdam-cli/cli::engine_session::.*)$'
 # Of the attacks on the wall, which are made natively by root, one of so many: in Docker, in Podman, and natively as the ordinary user.
 wall_docker=4 wall_podman=8 wall_user=4

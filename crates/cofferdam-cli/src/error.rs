@@ -399,28 +399,8 @@ fn tree_hint(error: &TreeError) -> Option<String> {
 /// Whatever kept the commits from coming home.
 #[expect(clippy::unnecessary_wraps, reason = "as the others are")]
 fn collect_hint(error: &CollectError) -> Option<String> {
-    match error {
-        CollectError::Inside(_) => Some(living::INSIDE.to_owned()),
-        CollectError::NoBase { history, .. } => {
-            Some(format!("{}, then `cofferdam gc`", living::history(history)))
-        }
-        CollectError::Registry(_)
-        | CollectError::File(_)
-        | CollectError::Git(_)
-        | CollectError::Worktree(_)
-        | CollectError::PrivateRefs(_)
-        | CollectError::Gate(_)
-        | CollectError::Land(_)
-        | CollectError::Refs(_)
-        | CollectError::Changes(_)
-        | CollectError::Jail(_)
-        | CollectError::Pack { .. }
-        | CollectError::Foreign(_)
-        | CollectError::TimedOut(_)
-        | CollectError::Cancelled => {
-            Some("nothing is lost: `cofferdam gc` tries again to bring the commits home".to_owned())
-        }
-    }
+    let otherwise = "nothing is lost: `cofferdam gc` tries again to bring the commits home";
+    Some(living::not_home(error, "cofferdam gc", otherwise))
 }
 
 fn process_hint(error: &ProcessError) -> Option<String> {

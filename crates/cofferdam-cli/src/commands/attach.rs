@@ -353,9 +353,9 @@ async fn on_streams(
                 killed_at = None;
                 let _ = execution.kill(Number::KILL.as_raw()).await;
             }
-            // It hears nothing at all where the sandbox is paused.
-            () = watch.due() => if watch.ask().await {
-                return Err(Ended::Left(code(Exit::Signal(Number::INT.as_raw()))));
+            // It hears nothing at all where the sandbox is paused. Who leaves it has done so by what is passed on.
+            () = watch.due() => {
+                let _ = watch.ask().await;
             }
         }
     };

@@ -160,38 +160,32 @@ fn in_the_trash(name: &str, references: &[String]) {
     for reference in references {
         let word = shell_word(reference);
         let (what, see, back) = match Was::of(reference, name) {
-            Was::Commits => ("what it did stays", "", "git branch NAME"),
+            Was::Commits => ("what it did stays", None, format!("git branch NAME {word}")),
             Was::Stash => (
                 "a stash of it stays",
-                "git stash show -p -u",
-                "git stash apply",
+                Some("git stash show -p -u"),
+                format!("git stash apply {word}"),
             ),
             // Nobody looked again at its end: what came later is not in it.
             Was::Uncommitted => (
                 "what it had in no commit when you last looked stays",
-                "git show",
-                "git cherry-pick --no-commit",
+                Some("git show"),
+                format!("git cherry-pick --no-commit {word}"),
             ),
             Was::Applied => (
                 "what `cofferdam apply` brought from it stays",
-                "git show -m --first-parent",
-                "git cherry-pick --no-commit -m 1",
+                Some("git show -m --first-parent"),
+                format!("git cherry-pick --no-commit -m 1 {word}"),
             ),
-            Was::Before => {
-                output::note(&format!(
-                    "what you had in no commit before it stays at {} for 30 days: bring it back with `git restore \
-                     --source={word} PATH`\n",
-                    printable_line(reference)
-                ));
-                continue;
-            }
+            Was::Before => (
+                "what you had in no commit before it stays",
+                None,
+                format!("git restore --source={word} PATH"),
+            ),
         };
-        let see = match see {
-            "" => String::new(),
-            see => format!("see it with `{see} {word}`, "),
-        };
+        let see = see.map_or_else(String::new, |see| format!("see it with `{see} {word}`, "));
         output::note(&format!(
-            "{what} at {} for 30 days: {see}bring it back with `{back} {word}`\n",
+            "{what} at {} for 30 days: {see}bring it back with `{back}`\n",
             printable_line(reference)
         ));
     }

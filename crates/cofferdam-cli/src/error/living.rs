@@ -1,7 +1,6 @@
 //! What to do about sandboxes that live on.
 
 use std::error::Error;
-use std::path::Path;
 
 use cofferdam::sandbox::SandboxError;
 use cofferdam::session::{CollectError, ExtraMountError, SessionError, SyncError, WatchError};
@@ -111,7 +110,10 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
             ended,
             source,
         } => {
-            let hint = not_home(name, source);
+            let again = format!("cofferdam collect {name}");
+            let otherwise =
+                format!("nothing is lost, and the sandbox stays; try again with `{again}`");
+            let hint = not_home(source, &again, &otherwise);
             if *ended {
                 let why =
                     "its programs could not be stopped for a while, so the sandbox was stopped";
@@ -140,26 +142,17 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
     Some(hint)
 }
 
-/// Of one whose files are its own: no command has it open.
-pub(super) const INSIDE: &str = "nothing is lost as long as the sandbox is there: open it with the program that made it, which has its provider";
-
-/// How its repository gets back what was removed from it.
-pub(super) fn history(packs: &Path) -> String {
-    format!(
-        "bring it back with `cp {}/* \"$(git rev-parse --git-path objects/pack)\"`",
-        shell_word(packs)
-    )
-}
-
-fn not_home(name: &str, source: &CollectError) -> String {
+/// What there is to do where commits did not come home. `again`: the command that tries again; `otherwise`: where nothing is to be
+/// mended before that.
+pub(super) fn not_home(source: &CollectError, again: &str, otherwise: &str) -> String {
     match source {
-        CollectError::NoBase { history, .. } => {
-            format!(
-                "{}, then `cofferdam collect {name}`",
-                self::history(history)
-            )
-        }
-        CollectError::Inside(_) => INSIDE.to_owned(),
+        CollectError::NoBase { history, .. } => format!(
+            "bring it back with `cp {}/* \"$(git rev-parse --git-path objects/pack)\"`, then `{again}`",
+            shell_word(history)
+        ),
+        CollectError::Inside(_) => "nothing is lost as long as the sandbox is there: open it with the program that made it, which \
+                                    has its provider"
+            .to_owned(),
         CollectError::Registry(_)
         | CollectError::File(_)
         | CollectError::Git(_)
@@ -173,9 +166,7 @@ fn not_home(name: &str, source: &CollectError) -> String {
         | CollectError::Pack { .. }
         | CollectError::Foreign(_)
         | CollectError::TimedOut(_)
-        | CollectError::Cancelled => format!(
-            "nothing is lost, and the sandbox stays; try again with `cofferdam collect {name}`"
-        ),
+        | CollectError::Cancelled => otherwise.to_owned(),
     }
 }
 

@@ -12,6 +12,13 @@ fn back(done: &Done, begins: &str) -> String {
     line.rsplit('`').nth(1).unwrap().to_owned()
 }
 
+/// Its commits come back as a branch, which is called `again`.
+#[track_caller]
+fn commits_come_back(lives: &Lives, done: &Done) {
+    let branch = back(done, "what it did stays").replace("NAME", "again");
+    lives.shell(&branch).expect_code(0);
+}
+
 #[test]
 fn commits_a_stash_and_what_was_in_no_commit() {
     let lives = Lives::with("one", &["--network", "none"]);
@@ -23,8 +30,7 @@ fn commits_a_stash_and_what_was_in_no_commit() {
     let done = lives
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);
-    let branch = back(&done, "what it did stays").replace("NAME", "again");
-    lives.shell(&branch).expect_code(0);
+    commits_come_back(&lives, &done);
     assert_eq!(lives.git(&["show", "again:kept"]), "kept");
     lives
         .shell(&back(&done, "a stash of it stays"))
@@ -72,8 +78,7 @@ fn a_commit_that_a_stash_stands_on() {
     let done = lives
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);
-    let branch = back(&done, "what it did stays").replace("NAME", "again");
-    lives.shell(&branch).expect_code(0);
+    commits_come_back(&lives, &done);
     assert_eq!(lives.git(&["show", "again:kept"]), "kept");
 }
 
@@ -84,8 +89,7 @@ fn a_stash_that_git_takes_for_none() {
     lives.exec("one", made).expect_code(0);
     lives.cofferdam(&["collect", "one"]).expect_code(0);
     let done = lives.cofferdam(&["delete", "one"]).expect_code(0);
-    let branch = back(&done, "what it did stays").replace("NAME", "again");
-    lives.shell(&branch).expect_code(0);
+    commits_come_back(&lives, &done);
     assert_eq!(lives.git(&["log", "-1", "--format=%s", "again"]), "alone");
 }
 

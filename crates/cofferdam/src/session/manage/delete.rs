@@ -339,13 +339,17 @@ async fn delete_orphan(
 ) -> Result<Deleted, ManageError> {
     let record = entry.record;
     let given_up = options.force || options.purge;
+    let others = record.lives_on() && orphan::is_others(&target.home, &record);
+    if others && !options.purge {
+        return Err(orphan::of_others(&record, target.home.sandbox(record.id)));
+    }
     if record.lives_on() {
         // Nothing of it can come home, and its programs may be at work.
-        if !given_up && !orphan::is_others(&target.home, &record) {
+        if !given_up {
             let directory = target.home.sandbox(record.id);
             return Err(orphan::orphaned(&record, &directory, lost));
         }
-        orphan::end_life(&target.home, &record, options.purge).await?;
+        orphan::end_life(&target.home, &record, others).await?;
     } else if entry.in_use {
         if !options.force {
             let name = record.name.to_string();
@@ -365,7 +369,7 @@ async fn delete_orphan(
     deleted.kept_work = owned.record.worktree.clone().filter(|path| path.is_dir());
     let came_home = owned.record.landed.is_some() || orphan::kept(&owned.record).is_some();
     deleted.left_behind = came_home.then(|| below_own(owned.record.id));
-    if owned.record.lives_on() && orphan::is_others(&target.home, &owned.record) {
+    if others {
         owned.forget()?;
     } else {
         orphan::forget(owned).await?;

@@ -1,7 +1,7 @@
 //! Sandboxes whose repository is gone from its place: removed or moved, and another may be there now. Nothing of them
 //! can come home, so what is left is their state directory; where they keep no work, it goes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::SandboxRef;
 use super::error::{Lost, ManageError};
@@ -113,18 +113,25 @@ pub(super) fn is_others(home: &Home, record: &Record) -> bool {
     provider.is_ok_and(|provider| provider.name() != record.provider)
 }
 
-/// Ends one that lives on: its programs, and who keeps its place. `purge`: also where its provider has to end the programs.
-pub(super) async fn end_life(home: &Home, record: &Record, purge: bool) -> Result<(), ManageError> {
+/// Why such a one stays.
+pub(super) fn of_others(record: &Record, path: PathBuf) -> ManageError {
+    ManageError::Others {
+        name: record.name.to_string(),
+        id: record.id,
+        provider: record.provider.clone(),
+        path,
+    }
+}
+
+/// Ends one that lives on: its programs, unless it [is others'](is_others), and who keeps its place.
+pub(super) async fn end_life(
+    home: &Home,
+    record: &Record,
+    others: bool,
+) -> Result<(), ManageError> {
     let state = home.sandbox(record.id);
-    if !is_others(home, record) {
+    if !others {
         remove(record, &state).await?;
-    } else if !purge {
-        return Err(ManageError::Others {
-            name: record.name.to_string(),
-            id: record.id,
-            provider: record.provider.clone(),
-            path: state,
-        });
     }
     // Where it does not let go of the sandbox, that is what is said next.
     if let Ok(Some((supervisor, _))) = Supervisor::connect(&state).await {
