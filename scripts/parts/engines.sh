@@ -29,7 +29,7 @@ engines_up() {
 # Nothing runs on what $1 names: it is said now and at the end, with the last line of $3. With `--no-skip` that is a failure.
 is_absent() {
     local why
-    why="$2: $(tail -n1 "$3" 2>/dev/null | tr '\t' ' ')"
+    why="$2: $({ tail -n1 "$3" 2>/dev/null || echo 'it was not tried, a program is missing'; } | tr '\t' ' ')"
     if [[ -n ${COFFERDAM_TEST_NO_SKIP-} ]]; then die "$why"; fi
     echo "$why"
     absent[$1]=$why

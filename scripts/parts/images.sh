@@ -4,12 +4,17 @@
 # What is started, and the argument that has it say its version.
 tools=(
     'aggregate -h' 'ast-grep --version' 'bash --version' 'cargo --version' 'chromium --version' 'claude --version'
-    'codex --version' 'corepack --version' 'curl --version' 'delta --version' 'dig -v' 'fzf --version' 'gcc --version'
-    'gem --version' 'gh --version' 'git --version' 'go version' 'gpg --version' 'ip -V' 'ipset --version'
-    'iptables --version' 'jq --version' 'less --version' 'make --version' 'man --version' 'nano --version' 'node --version'
-    'npm --version' 'npx --version' 'pip --version' 'ps --version' 'python3 --version' 'rg --version' 'ruby --version'
-    'rustc --version' 'rustfmt --version' 'tmux -V' 'unzip -v' 'vim --version' 'yarn --version' 'zsh --version'
+    'codex --version' 'corepack --version' 'curl --version' 'delta --version' 'dig -v' 'file --version'
+    'fzf --version' 'gcc --version' 'gem --version' 'gh --version' 'git --version' 'go version' 'gofmt -h'
+    'gpg --version' 'ip -V' 'ipset --version' 'iptables --version' 'jq --version' 'less --version' 'make --version'
+    'man --version' 'nano --version' 'node --version' 'npm --version' 'npx --version' 'patch --version'
+    'pip --version' 'pkg-config --version' 'ps --version' 'python3 --version' 'rg --version' 'ruby --version'
+    'rustc --version' 'rustfmt --version' 'ssh -V' 'tmux -V' 'unzip -v' 'venv' 'vim --version' 'xz --version'
+    'yarn --version' 'zip -v' 'zsh --version'
 )
+
+# What is no program of its own.
+declare -A started_by=([venv]='python3 -m venv /tmp/venv && /tmp/venv/bin/pip --version')
 
 # With what code those end that do not end with 0: one knows no such argument, and the others may look at no network.
 declare -A ends_with=([aggregate]=1 [ipset]=1 [iptables]=1)
@@ -32,7 +37,8 @@ images() {
     printf '%s\n\n| tool | says |\n|---|---|\n' "$(head -n1 "$place/built") ($took s)"
     for tool in "${tools[@]}"; do
         name=${tool%% *} code=0
-        (cd "$place/repository" && "$cofferdam" exec tools -- bash -c "$tool 2>&1" </dev/null) >"$place/said" || code=$?
+        tool=${started_by[$name]:-$tool}
+        (cd "$place/repository" && "$cofferdam" exec tools -- bash -c "{ $tool; } 2>&1" </dev/null) >"$place/said" || code=$?
         said=$(grep -m1 '[0-9A-Za-z]' "$place/said" | cut -c1-80) || true
         if [[ -z $said || $said == *'not found'* || $said == error:* ]]; then bad=$((bad + 1)); fi
         printf '| `%s` | %s |\n' "$name" "${said//|/\\|}"
@@ -47,6 +53,11 @@ images() {
     said=$(cd "$place/repository" && "$cofferdam" exec tools -- sh -c 'jq ".packages | length" /usr/local/share/cofferdam/packages.spdx.json')
     ((said > 100)) || { bad=$((bad + 1)); echo "the list of packages has $said"; }
     printf '\n%s packages in its list\n' "$said"
+    said=$(cd "$place/repository" && "$cofferdam" exec tools -- sh -c \
+        'cd /usr/local/share/oh-my-zsh && if [ -e commit ]; then cat commit
+        else cmp oh-my-zsh.sh ../cofferdam/shell/stand-in.zsh && echo "the small one in its place"; fi') || said=
+    [[ -n $said ]] || { bad=$((bad + 1)); echo 'neither oh-my-zsh nor what takes its place is in it'; }
+    printf 'oh-my-zsh: %s\n' "$said"
     (cd "$place/repository" && "$cofferdam" delete --force tools) >/dev/null 2>&1
     rm -rf -- "$place"
     ((bad == 0)) || die "$bad tools do not work"

@@ -95,19 +95,15 @@ async fn bench(words: Vec<String>) -> Result<()> {
         ("session", [repo]) => bench.session(Path::new(repo), count, false).await,
         ("session-ready", [repo]) => bench.session(Path::new(repo), count, true).await,
         ("memory", [repo]) => bench.memory(Path::new(repo), count).await,
-        ("exec", []) => bench.exec(count, None).await,
+        ("exec", []) => bench.exec(count).await,
         ("inside", [repo]) => bench.inside(Path::new(repo), count).await,
         ("iterate", [repo]) => bench.iterate(Path::new(repo), count).await,
         ("terminal", []) => {
-            bench
-                .exec(
-                    count,
-                    Some(TerminalSize {
-                        columns: 80,
-                        rows: 24,
-                    }),
-                )
-                .await
+            let size = TerminalSize {
+                columns: 80,
+                rows: 24,
+            };
+            bench.terminal(count, size).await
         }
         ("pause", []) => bench.pause(count, true).await,
         ("resume", []) => bench.pause(count, false).await,
@@ -201,12 +197,26 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Until a program's first word; without a terminal until its end is known.
-    async fn exec(&self, count: usize, terminal: Option<TerminalSize>) -> Result<()> {
+    /// `true`, until its end is known.
+    async fn exec(&self, count: usize) -> Result<()> {
         let sandbox = self.made().await?;
         for _ in 0..count {
             let began = Instant::now();
-            heard(&*sandbox, terminal).await?;
+            let mut run = sandbox.exec(ExecRequest::new(["true"])).await?;
+            if !run.wait().await?.success() {
+                return Err("`true` failed".into());
+            }
+            print(began.elapsed());
+        }
+        Ok(sandbox.close().await?)
+    }
+
+    /// Until a program's first word on a terminal of its own.
+    async fn terminal(&self, count: usize, size: TerminalSize) -> Result<()> {
+        let sandbox = self.made().await?;
+        for _ in 0..count {
+            let began = Instant::now();
+            heard(&*sandbox, Some(size)).await?;
             print(began.elapsed());
         }
         Ok(sandbox.close().await?)

@@ -303,7 +303,8 @@ async fn gone(
         sleep(SOON).await;
     }
     if stopped {
-        return SessionError::Stopped { name }.into();
+        let unasked = session.named().ended_unasked(caller);
+        return SessionError::Stopped { name, unasked }.into();
     }
     let source = error;
     SessionError::Sandbox { name, source }.into()

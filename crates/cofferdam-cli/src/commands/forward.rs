@@ -51,7 +51,8 @@ pub(crate) async fn run(
         () = interrupt.cancel.cancelled() => {}
         () = forwarded.ended() => {
             let name = name.to_string();
-            return Err(SessionError::Stopped { name }.into());
+            let unasked = session.named().ended_unasked(&caller);
+            return Err(SessionError::Stopped { name, unasked }.into());
         }
     }
     Ok(interrupt.code().map_or(ExitCode::SUCCESS, ExitCode::from))

@@ -50,6 +50,8 @@ struct Status<'a> {
     id: String,
     name: &'a Slug,
     state: Now,
+    /// When it ended, where it is stopped and no command asked for that.
+    ended_unasked: Option<Timestamp>,
     branch: String,
     base: &'a str,
     /// Those that are home, newest last.
@@ -159,6 +161,7 @@ impl Serialize for Now {
 /// What the sandbox itself says.
 struct Told {
     state: Now,
+    ended_unasked: Option<Timestamp>,
     process: Option<u32>,
     memory: Option<GroupMemory>,
     stopping: Option<Stopping>,
@@ -200,7 +203,7 @@ pub(crate) async fn run(
     };
     let mut told = match lives::condition(&caller, &named, &provider).await {
         Ok(Condition::Stopped) => Told::without(Now::Of(State::Stopped)),
-        Ok(_) => match Session::open(&caller, named, &provider).await {
+        Ok(_) => match Session::open(&caller, named.clone(), &provider).await {
             Ok(session) => asked(&session).await?,
             // It ended just then.
             Err(SessionError::Stopped { .. }) => Told::without(Now::Of(State::Stopped)),
@@ -212,6 +215,9 @@ pub(crate) async fn run(
         }) => Told::without(Now::OtherVersion),
         Err(error) => return Err(error.into()),
     };
+    if told.state == Now::Of(State::Stopped) {
+        told.ended_unasked = named.ended_unasked(&caller);
+    }
     told.uncollected = uncollected;
     told.changes = changes;
     told.unpushed = unpushed;
@@ -251,6 +257,7 @@ impl Told {
     fn without(state: Now) -> Self {
         Self {
             state,
+            ended_unasked: None,
             process: None,
             memory: None,
             stopping: None,
@@ -283,6 +290,7 @@ async fn asked(session: &Session) -> Result<Told, SessionError> {
     };
     Ok(Told {
         state: Now::Of(state),
+        ended_unasked: None,
         process: session.process(),
         memory: session.sandbox().group_memory(),
         stopping: Some(stopping),
@@ -320,6 +328,17 @@ fn reach(record: &Record, told: &Told) -> String {
             format!("{kind}, but nothing gets through: {}", printable_line(why))
         }
         Some(Wall::None) | None => kind.to_owned(),
+    }
+}
+
+/// That no command stopped it, and what may have been.
+fn ended_unasked(record: &Record, at: Timestamp) -> String {
+    let age = human::age(at, Timestamp::now());
+    match Kind::named(&record.provider) {
+        Some(kind) => {
+            format!("from outside, {age} ago: its container was killed or removed, or {kind} ended")
+        }
+        None => format!("from outside, {age} ago: its first process was killed"),
     }
 }
 
@@ -375,6 +394,7 @@ fn told_as_json<'a>(
         id: record.id.to_string(),
         name: &record.name,
         state: told.state,
+        ended_unasked: told.ended_unasked,
         branch: record.working_branch_text(),
         base: record.base.as_str(),
         commits,
@@ -486,6 +506,9 @@ fn render(
         other => other.to_string(),
     };
     let mut lines = vec![("name", name.to_string()), ("state", state)];
+    if let Some(at) = told.ended_unasked {
+        lines.push(("ended", ended_unasked(record, at)));
+    }
     if let Some(why) = lives::why_setup_failed(&environment.home, record) {
         // A line of its own for each that a program printed.
         lines.push(("why", why.replace('\n', "\n         | ")));

@@ -46,7 +46,7 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
             Some(branch) => format!("make it with `cofferdam start --branch {branch}`"),
             None => "make it with `cofferdam start`; any other sandbox is named, as `cofferdam list` names it".to_owned(),
         },
-        SessionError::Stopped { name } => format!("start it with `cofferdam start {name}`"),
+        SessionError::Stopped { name, .. } => format!("start it with `cofferdam start {name}`"),
         SessionError::Running { name } => format!("use it with `cofferdam shell {name}`"),
         SessionError::Paused { name } => format!("let it go on with `cofferdam resume {name}`"),
         SessionError::Busy { .. } => "wait for its end, and try again".to_owned(),

@@ -21,6 +21,8 @@ fn show_run_says_what_is_asked_of_the_engine() {
             "--security-opt=no-new-privileges",
             "--network=container:HOLDER",
             "--restart=no",
+            "--oom-score-adj=",
+            ",bind-nonrecursive=true",
             "  git:latest",
         ] {
             assert!(shown.stdout.contains(part), "{part}: {shown}");

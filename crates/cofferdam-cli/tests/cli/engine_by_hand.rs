@@ -71,6 +71,9 @@ const ON_THE_AGENTS: [Action; 5] = [
     },
 ];
 
+/// What `status` says of one that nobody stopped here.
+const ENDED: &str = " ago: its container was killed or removed, or ";
+
 /// One of the engine's, which ends with this value.
 struct Network<'a> {
     world: &'a World,
@@ -141,7 +144,10 @@ fn whatever_is_done_to_the_agents_container_leaves_it_closed_and_its_work_there(
             let runs_on = action.runs_on[usize::from(world.engine == "podman")];
             let expected = if runs_on { "active" } else { "stopped" };
             let what = format!("{what}: {done:?}");
-            eventually(&what, || world.status("one", "state") == expected);
+            eventually(&what, || {
+                world.status("one", "state") == expected
+                    && (world.status("one", "ended_unasked") == "null") == runs_on
+            });
             let listed = world.cofferdam(&["list"]).expect_code(0);
             assert!(listed.stdout.contains(expected), "{what}: {listed}");
             if runs_on {
@@ -157,6 +163,8 @@ fn whatever_is_done_to_the_agents_container_leaves_it_closed_and_its_work_there(
             }
             // What was committed before comes home from its files.
             world.cofferdam(&["collect", "one"]).expect_code(0);
+            let told = world.cofferdam(&["status", "one"]).expect_code(0).stdout;
+            assert_eq!(told.contains(ENDED), !runs_on, "{what}: {told}");
             world
                 .environment
                 .git(&["cat-file", "-e", &format!("cofferdam/one:{file}")]);

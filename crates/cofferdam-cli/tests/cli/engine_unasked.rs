@@ -77,23 +77,25 @@ fn the_files_of_an_engine_are_no_workspace() {
     let place = place.to_str().unwrap();
     let clone = ["clone", "-q", ".", place];
     world.environment.git(&clone);
-    let refused = with_engine(
-        &world.environment,
-        "docker",
-        &daemon.socket(),
-        &[
-            &["-C", place],
-            &making("create", "docker", &["one", "--mode", "bind"])[..],
-        ]
-        .concat(),
-    );
-    let refused = refused.expect_code(1);
-    assert!(
-        refused.stderr.contains("keeps its own files in")
-            && refused
-                .stderr
-                .contains("a clone of the repository elsewhere"),
-        "{refused}"
-    );
+    // Also where it is only asked what would be made.
+    for words in [
+        making("create", "docker", &["one", "--mode", "bind"]),
+        making(
+            "run",
+            "docker",
+            &["--dry-run", "--mode", "bind", "--", "true"],
+        ),
+    ] {
+        let words = [&["-C", place], &words[..]].concat();
+        let refused = with_engine(&world.environment, "docker", &daemon.socket(), &words);
+        let refused = refused.expect_code(1);
+        assert!(
+            refused.stderr.contains("keeps its own files in")
+                && refused
+                    .stderr
+                    .contains("a clone of the repository elsewhere"),
+            "{refused}"
+        );
+    }
     world.environment.expect_clean();
 }

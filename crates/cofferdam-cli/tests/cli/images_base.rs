@@ -48,6 +48,7 @@ fn the_small_base_is_built_and_has_its_agents() {
         world
             .cofferdam(&["create", "one", "--sandbox", world.engine])
             .expect_code(0);
+        shells(&world, &built);
         let tools = "claude --version && codex --version && node --version && npm --version && git --version
             zsh -ic 'alias freeclaude; print -r -- \"$ZSH_THEME\"'
             echo 'export MADE=by-sync' >~/.cofferdam-env; echo 'ZSH_THEME=mine' >~/.cofferdam-zsh-theme
@@ -72,6 +73,41 @@ fn the_small_base_is_built_and_has_its_agents() {
             .expect_code(0);
         world.expect_clean();
     }
+}
+
+/// Both remember what was typed, know the same short names, and show the branch; and what was said of oh-my-zsh is so.
+#[track_caller]
+fn shells(world: &World, built: &Done) {
+    let stand_in = built.stderr.contains("oh-my-zsh cannot be reached");
+    world.exec("git switch -q -c a-branch");
+    for (shell, file, prompt) in [
+        ("bash", ".bash_history", r#"echo "prompt: ${PS1@P}""#),
+        (
+            "zsh",
+            ".zsh_history",
+            r#"setopt prompt_subst; print -rP -- "prompt: $PROMPT""#,
+        ),
+    ] {
+        let typed = format!("alias ll la grep\n{prompt}\n: remembered-by-{shell}\nexit\n");
+        let script = format!("printf '%s' '{typed}' | {shell} -i 2>&1; cat ~/{file}");
+        let said = world.exec(&script).stdout;
+        let mut prompts = said.lines().filter(|line| line.contains("prompt: "));
+        // Themes of oh-my-zsh's own ask git while the prompt is there already.
+        let has_branch = prompts.any(|line| line.contains("a-branch"));
+        assert!(has_branch || shell == "zsh" && !stand_in, "{said}");
+        for part in [
+            "ls -la",
+            "ls -l'",
+            "--color=auto",
+            &format!("remembered-by-{shell}"),
+        ] {
+            assert!(said.contains(part), "{shell}: {part}: {said}");
+        }
+    }
+    let look = "cd /usr/local/share/oh-my-zsh; cat commit 2>/dev/null || cmp oh-my-zsh.sh ../cofferdam/shell/stand-in.zsh && echo small";
+    let found = world.exec(look).stdout;
+    assert_eq!(found == "small\n", stand_in, "{found}: {built}");
+    assert!(stand_in || found.trim_end().len() == 40, "{found}");
 }
 
 /// With the versions that `built` had everything is there already, whatever the tag, and however a version was named.

@@ -80,6 +80,35 @@ fn profile() -> String {
     format!("seccomp={}", path.canonicalize().unwrap().display())
 }
 
+/// docs/containers.md, and the words of its line for this engine between `run` and `--user`: the recipe as people copy it.
+fn recipe(engine: &str) -> Vec<String> {
+    let line = format!("$ {engine} run ");
+    let text = documented();
+    let line = text
+        .lines()
+        .find_map(|one| one.strip_prefix(&line))
+        .unwrap();
+    let (options, _) = line.split_once(" --user ").unwrap();
+    let options = options.split(' ').map(str::to_owned).collect();
+    here(options)
+}
+
+fn documented() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/containers.md");
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// With the profile's file where it is.
+fn here(mut options: Vec<String>) -> Vec<String> {
+    for option in &mut options {
+        if option.starts_with("seccomp=") {
+            assert!(option.ends_with("seccomp.json"), "{option}");
+            *option = profile();
+        }
+    }
+    options
+}
+
 fn unmasked(engine: &str) -> &'static str {
     match engine {
         "docker" => "systempaths=unconfined",
@@ -90,13 +119,8 @@ fn unmasked(engine: &str) -> &'static str {
 #[test]
 fn with_the_recipe_it_works_as_a_user_and_as_root() {
     for world in worlds() {
-        let profile = profile();
-        let recipe = [
-            "--security-opt",
-            &profile,
-            "--security-opt",
-            unmasked(world.engine),
-        ];
+        let recipe = recipe(world.engine);
+        let recipe: Vec<&str> = recipe.iter().map(String::as_str).collect();
         let as_root = [&recipe[..], &["--cap-add", "SYS_ADMIN"]].concat();
         for (user, options) in [("1000:1000", &recipe[..]), ("0:0", &as_root)] {
             let said = Inside {
@@ -130,6 +154,14 @@ fn without_it_doctor_and_run_name_the_same_thing() {
         let filtered = ["--security-opt", unmasked(world.engine)];
         let both = [masked, filtered].concat();
         for (user, options, names) in [
+            (
+                "1000:1000",
+                &[][..],
+                [
+                    "a filter of system calls forbids it",
+                    "seccomp=seccomp.json",
+                ],
+            ),
             (
                 "1000:1000",
                 &masked[..],
@@ -167,4 +199,15 @@ fn without_it_doctor_and_run_name_the_same_thing() {
             }
         }
     }
+}
+
+/// What goes into a file of a development container is what goes on the command line.
+#[test]
+fn a_development_container_has_the_same_options() {
+    let text = documented();
+    let (_, file) = text.split_once("```json\n").unwrap();
+    let (file, _) = file.split_once("```").unwrap();
+    let file: serde_json::Value = serde_json::from_str(file).unwrap();
+    let options: Vec<String> = serde_json::from_value(file["runArgs"].clone()).unwrap();
+    assert_eq!(here(options), recipe("docker"));
 }

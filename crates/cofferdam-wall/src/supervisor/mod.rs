@@ -40,6 +40,6 @@ pub(crate) use messages::read_question;
 pub use messages::{
     Answer, Ask, Beginning, Behind, Heard, PROTOCOL, Said, Status, Wall, question, read_answer,
 };
-pub use names::{ERRORS, NAME, ROLE, RULES, SOCKET};
+pub use names::{ENDED, ERRORS, NAME, ROLE, RULES, SOCKET};
 #[cfg(feature = "gateway")]
 pub use serve::run;

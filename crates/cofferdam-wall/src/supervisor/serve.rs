@@ -214,6 +214,10 @@ impl Supervisor {
             ..
         } = self;
         drop(link);
+        if end == End::InitIsDead {
+            // Whoever asked for it takes that away when this process has gone.
+            directory.set_ended();
+        }
         // While the lock is held: from then on the socket is another supervisor's.
         let removed = directory.remove_socket();
         drop((listener, lock));

@@ -5,12 +5,13 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::list::{List, ListError};
-use super::names::{RULES, SOCKET};
+use super::names::{ENDED, RULES, SOCKET};
 use crate::control::RuleLine;
 
 /// The number of the last table of synthetic addresses, for who keeps the place next.
@@ -80,6 +81,17 @@ impl StateDirectory {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         if let Ok(file) = rustix::fs::openat(&self.0, EPOCH, flags, PRIVATE) {
             _ = File::from(file).write_all(&epoch.to_le_bytes());
+        }
+    }
+
+    /// Writes down that the sandbox ended now. A full disk costs its user the reason, nothing else.
+    pub(super) fn set_ended(&self) {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        if let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH)
+            && let Ok(file) = rustix::fs::openat(&self.0, ENDED, flags, PRIVATE)
+        {
+            _ = writeln!(&File::from(file), "{}", now.as_secs());
         }
     }
 

@@ -33,7 +33,7 @@ const REGISTRIES: [&str; 10] = [
     "crates.io",
     "index.crates.io",
     "static.crates.io",
-    "codeload.github.com",
+    "github.com",
 ];
 
 /// `repository`: whose rules count too.

@@ -81,7 +81,7 @@ impl From<SessionError> for Failure {
             SessionError::Paused { name } => {
                 format!("{THEIRS}`cofferdam resume {name}`.")
             }
-            SessionError::Stopped { name } => {
+            SessionError::Stopped { name, .. } => {
                 format!("{THEIRS}`cofferdam start {name}`.")
             }
             SessionError::Busy { .. } | SessionError::Making { .. } => {

@@ -86,9 +86,6 @@ pub(super) async fn come_up(
 ) -> Result<Up, SandboxError> {
     let options = &reach.options;
     let given = Given::find(reach, client, spec).await?;
-    for path in spec.mounts.iter().flat_map(|mount| mount.source.shows()) {
-        client.may_have(path).await?;
-    }
     let wall_meeting = wall_meeting(options, &spec.id);
     let holding = Holding {
         client,
@@ -267,6 +264,9 @@ impl Given {
         let agent = identity::agent(spec.id)?;
         let users = client.users()?;
         client.can_limit(&spec.limits).await?;
+        for path in spec.mounts.iter().flat_map(|mount| mount.source.shows()) {
+            client.may_have(path).await?;
+        }
         let private = fsx::private_dir(&options.home);
         private.map_err(|error| SandboxError::Start(error.to_string()))?;
         Ok(Self {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use bollard::models::{
-    HealthConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, MountBindOptions,
-    MountBindOptionsPropagationEnum, RestartPolicy, RestartPolicyNameEnum,
+    HealthConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, MountBindOptionsPropagationEnum,
+    RestartPolicy, RestartPolicyNameEnum,
 };
 
 use super::Kind;
@@ -14,7 +14,9 @@ use super::users::Users;
 use crate::sandbox::Limits;
 
 /// What an engine is asked for.
-pub(super) use bollard::models::{ContainerCreateBody as Body, HostConfig, Mount, MountType};
+pub(super) use bollard::models::{
+    ContainerCreateBody as Body, HostConfig, Mount, MountBindOptions, MountType,
+};
 
 /// The home of whoever works inside.
 pub(super) const AGENT_HOME: &str = "/home/agent";

@@ -80,6 +80,7 @@ fn of_host(host: &HostConfig, option: &mut impl FnMut(&str, Option<String>)) {
     option("ipc", host.ipc_mode.clone());
     option("cgroupns", host.cgroupns_mode.map(|mode| mode.to_string()));
     let restart = host.restart_policy.as_ref().and_then(|policy| policy.name);
+    option("oom-score-adj", text(host.oom_score_adj));
     option("restart", restart.map(|name| name.to_string()));
     let log = host.log_config.as_ref().and_then(|log| log.typ.clone());
     option("log-driver", log);
@@ -117,12 +118,16 @@ fn mount(mount: &Mount) -> String {
         fields.push("readonly".to_owned());
     }
     fields.push("bind-propagation=rprivate".to_owned());
+    let options = mount.bind_options.as_ref();
+    if options.and_then(|options| options.non_recursive) == Some(true) {
+        fields.push("bind-nonrecursive=true".to_owned());
+    }
     fields.join(",")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::profile::MountType;
+    use super::super::profile::{MountBindOptions, MountType};
     use super::*;
 
     #[test]
@@ -133,16 +138,20 @@ mod tests {
                 source: Some(source.to_owned()),
                 target: Some("/b".to_owned()),
                 read_only: Some(read_only),
+                bind_options: Some(MountBindOptions {
+                    non_recursive: Some(true),
+                    ..MountBindOptions::default()
+                }),
                 ..Mount::default()
             })
         };
         assert_eq!(
             mounted("/a", false),
-            "type=bind,source=/a,target=/b,bind-propagation=rprivate"
+            "type=bind,source=/a,target=/b,bind-propagation=rprivate,bind-nonrecursive=true"
         );
         assert_eq!(
             mounted("/a,\"b", true),
-            "type=bind,\"source=/a,\"\"b\",target=/b,readonly,bind-propagation=rprivate"
+            "type=bind,\"source=/a,\"\"b\",target=/b,readonly,bind-propagation=rprivate,bind-nonrecursive=true"
         );
     }
 }

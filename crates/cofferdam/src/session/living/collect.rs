@@ -83,7 +83,7 @@ impl Session {
             Ok(frozen) => frozen,
             // Programs that wake each other are not waited for: their work is kept, they are not.
             Err(SandboxError::Restless) => {
-                let closed = self.sandbox.close().await;
+                let closed = self.shut_down().await;
                 closed.map_err(|source| self.failed(source))?;
                 let gathered = gather(&self.caller, named, &mut turn, (reaches, None)).await;
                 return gathered.map(Collection::ended).map_err(SessionError::ended);

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use jiff::Timestamp;
+
 use super::condition::Condition;
 use crate::fsx::FileError;
 use crate::git::vault::VaultError;
@@ -57,8 +59,12 @@ pub enum SessionError {
     /// No dev sandbox lives there.
     #[error("{} has no dev sandbox{}", repository.display(), on(of))]
     NoDev { repository: PathBuf, of: DevSandbox },
-    #[error("sandbox `{name}` is stopped")]
-    Stopped { name: String },
+    #[error("sandbox `{name}` is stopped{}", told_end(*unasked))]
+    Stopped {
+        name: String,
+        /// When it ended, where that was unasked: see [`super::Named::ended_unasked`].
+        unasked: Option<Timestamp>,
+    },
     #[error("sandbox `{name}` is running already")]
     Running { name: String },
     #[error("sandbox `{name}` is paused")]
@@ -194,7 +200,10 @@ impl SessionError {
     pub(super) fn sandbox(name: String, source: SandboxError) -> Self {
         match source {
             SandboxError::Paused => Self::Paused { name },
-            SandboxError::NotRunning => Self::Stopped { name },
+            SandboxError::NotRunning => Self::Stopped {
+                name,
+                unasked: None,
+            },
             source => Self::Sandbox { name, source },
         }
     }
@@ -210,6 +219,12 @@ impl SessionError {
             other => other,
         }
     }
+}
+
+fn told_end(unasked: Option<Timestamp>) -> String {
+    unasked.map_or_else(String::new, |at| {
+        format!(": it was ended from outside, at {at}")
+    })
 }
 
 fn on(of: &DevSandbox) -> String {

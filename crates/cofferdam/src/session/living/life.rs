@@ -278,6 +278,7 @@ pub async fn start(
     let form = form_of(caller, &named)?.next();
     // What a killed one left: a supervisor without its sandbox, control groups.
     halt(caller, &named, provider).await?;
+    supervisor::forget_end(&directory)?;
     nothing_is_taken_out(&directory)?;
     if !watched::has_ended(&directory).await? {
         return Err(SessionError::Busy { name: name() });
@@ -342,11 +343,11 @@ pub async fn start(
     };
     if let Err(error) = session.settle(lock).await {
         // Nothing runs that nobody keeps.
-        let _ = session.sandbox.close().await;
+        let _ = session.shut_down().await;
         return Err(error);
     }
     if let Err(error) = session.see_watched().await {
-        let _ = session.sandbox.close().await;
+        let _ = session.shut_down().await;
         return Err(error);
     }
     session.bring(SyncMode::IfChanged).await?;
@@ -402,6 +403,16 @@ fn hold(directory: &Path, named: &Named) -> Result<File, SessionError> {
 }
 
 impl Session {
+    /// Ends every program, and nobody is told that it was unasked.
+    pub(super) async fn shut_down(&self) -> Result<(), SandboxError> {
+        let closed = self.sandbox.close().await;
+        let directory = self.directory();
+        if Supervisor::end(&directory).await.is_ok() {
+            let _ = supervisor::forget_end(&directory);
+        }
+        closed
+    }
+
     /// Hands the place of a sandbox that was just made to a supervisor.
     pub(super) async fn settle(&self, lock: File) -> Result<(), SessionError> {
         let walled = |source| self.walled(source);

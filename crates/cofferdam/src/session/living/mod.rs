@@ -33,6 +33,8 @@ mod uncollected;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 pub use changes::changes;
 pub use collect::{Collection, collect, look};
 pub use condition::Condition;
@@ -68,7 +70,7 @@ use crate::registry::{
 use crate::sandbox::{
     self, Abilities, Ability, BindMountProvider, Handle, Sandbox, SandboxError, killed,
 };
-use crate::wall::supervisor::SupervisorError;
+use crate::wall::supervisor::{self, SupervisorError};
 
 /// A living sandbox, as one process has it open. Dropping it leaves the sandbox alive.
 ///
@@ -203,6 +205,12 @@ impl Named {
         Self::find(caller, directory, &record.id.to_string()).await
     }
 
+    /// When it ended, where no command stopped it: its first process was killed, its container removed, its engine ended. `None`
+    /// also where nobody was there to see it.
+    pub fn ended_unasked(&self, caller: &Caller) -> Option<Timestamp> {
+        supervisor::ended_unasked(&caller.home.sandbox(self.record.id))
+    }
+
     pub fn name(&self) -> &Slug {
         &self.record.name
     }
@@ -280,7 +288,10 @@ impl Session {
         let name = named.record.name.to_string();
         let sandbox = match provider.open(&named.handle(caller)).await {
             Ok(sandbox) => sandbox,
-            Err(SandboxError::NotRunning) => return Err(SessionError::Stopped { name }),
+            Err(SandboxError::NotRunning) => {
+                let unasked = named.ended_unasked(caller);
+                return Err(SessionError::Stopped { name, unasked });
+            }
             Err(source) => return Err(SessionError::sandbox(name, source)),
         };
         let session = Self {
@@ -354,7 +365,14 @@ impl Session {
     }
 
     fn failed(&self, source: SandboxError) -> SessionError {
-        SessionError::sandbox(self.name().to_string(), source)
+        let name = self.name().to_string();
+        match SessionError::sandbox(name, source) {
+            SessionError::Stopped { name, .. } => {
+                let unasked = self.named.ended_unasked(&self.caller);
+                SessionError::Stopped { name, unasked }
+            }
+            error => error,
+        }
     }
 
     /// What is wrong with its supervisor.

@@ -11,6 +11,7 @@ use crate::registry::Owned;
 use crate::sandbox::{BindMountProvider, Listed, Sandbox, SandboxError};
 use crate::session::layers;
 use crate::session::options::Caller;
+use crate::wall::supervisor;
 
 /// Interactive shells ignore a request to end; so long after it they are told that their terminal is gone.
 const HANG_UP: Duration = Duration::from_secs(1);
@@ -40,6 +41,7 @@ pub async fn stop_within(
     named.check(provider)?;
     let turn = turn_to_end(caller, named, provider, grace).await?;
     halt(caller, named, provider).await?;
+    supervisor::forget_end(turn.directory())?;
     layers::has_ended(turn.directory())?;
     drop(turn);
     Ok(())

@@ -1,12 +1,14 @@
 //! The supervisors of sandboxes that outlive their command, from the library's side: started, found and asked. See
 //! docs/decisions/0011-a-sandbox-that-lives-on.md.
 
+mod ended;
 mod error;
 mod found;
 mod rules;
 mod start;
 
 pub use cofferdam_wall::supervisor::Wall;
+pub use ended::{ended_unasked, forget_end};
 pub use error::SupervisorError;
 pub use found::{Status, Supervisor, VERSION};
 pub(super) use rules::write;

@@ -1,0 +1,53 @@
+//! A repository's image, built and removed from elsewhere: the path is a word of the commands, and of those that they print.
+
+use std::process::Stdio;
+
+use crate::containers::{own, worlds};
+use crate::environment::{Done, finish};
+use crate::images::{SHELL, dockerfile, hinted};
+
+// covers: S3-28 S3-31
+#[test]
+fn a_path_names_the_repository_and_each_command_works_as_printed() {
+    for world in worlds() {
+        let (environment, engine) = (&world.environment, world.engine);
+        dockerfile(environment, &format!("FROM {SHELL}\nRUN touch /there\n"));
+        let elsewhere = environment.temporary();
+        let repository = environment.repository();
+        let path = repository.to_str().unwrap();
+        let there = |words: &[&str]| -> Done {
+            let mut command = world.command(words);
+            command.current_dir(&elsewhere);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            finish(command.spawn().unwrap())
+        };
+        let typed = |done: &Done| {
+            let command = hinted(done);
+            there(&command.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        let shown = there(&[engine, "build-image", path]).expect_code(1);
+        assert!(shown.stderr.contains("RUN touch /there"), "{shown}");
+        world.expect_no_image();
+        typed(&shown).expect_code(0);
+        own(engine, &["image", "inspect", &world.image()]).unwrap();
+        let removed = there(&[engine, "remove-image", path]).expect_code(0);
+        assert!(removed.stderr.contains("removed"), "{removed}");
+        world.expect_no_image();
+        // What was agreed to once is built by either name; what was not, by neither.
+        there(&["build", path, "--sandbox", engine]).expect_code(0);
+        own(engine, &["image", "inspect", &world.image()]).unwrap();
+        dockerfile(environment, &format!("FROM {SHELL}\nRUN touch /other\n"));
+        let shown = there(&["build", path, "--sandbox", engine]).expect_code(1);
+        typed(&shown).expect_code(0);
+        world
+            .cofferdam(&["create", "one", "--sandbox", engine])
+            .expect_code(0);
+        world.exec("test -e /other && ! test -e /there");
+        world
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
+        there(&[engine, "remove-image", path]).expect_code(0);
+        world.expect_no_image();
+        world.expect_clean();
+    }
+}
