@@ -18,6 +18,8 @@ pub(crate) struct Daemon {
     networked: bool,
     /// Podman's file of what it gives every container, and the like in its settings.
     gives: Option<(String, String)>,
+    /// Whether a Podman has its files where [`Self::data`] says, and not where Podman has them here.
+    apart: bool,
     /// Whether its containers go on while it does not run: `live-restore`.
     outlived: bool,
     place: tempfile::TempDir,
@@ -55,9 +57,11 @@ impl Daemon {
         daemon.started()
     }
 
-    /// A Docker as of [`Self::start`] that does not run yet.
-    pub(crate) fn not_yet() -> Self {
-        Self::at_rest("docker", false)
+    /// One with files of its own that does not run yet; a Docker as of [`Self::start`].
+    pub(crate) fn not_yet(engine: &'static str) -> Self {
+        let mut daemon = Self::at_rest(engine, false);
+        daemon.apart = true;
+        daemon
     }
 
     fn at_rest(engine: &'static str, networked: bool) -> Self {
@@ -66,6 +70,7 @@ impl Daemon {
             engine,
             networked,
             gives: None,
+            apart: false,
             outlived: false,
             place: place.unwrap(),
             running: None,
@@ -119,6 +124,11 @@ impl Daemon {
             }
         } else {
             add(&["podman"]);
+            if self.apart {
+                for (option, part) in [("--root", "data"), ("--runroot", "exec")] {
+                    add(&[option, self.path(part).to_str().unwrap()]);
+                }
+            }
             if self.gives.is_some() {
                 let file = self.path("mounts.conf");
                 add(&["--default-mounts-file", file.to_str().unwrap()]);
@@ -183,11 +193,11 @@ impl Daemon {
         own(self.engine, &[&[option, &self.host()], words].concat())
     }
 
-    /// Gives a Docker an image of the machine's.
+    /// Gives it an image of the machine's.
     pub(crate) fn get(&self, image: &str) {
         let archive = self.path("image.tar");
         let archive = archive.to_str().unwrap();
-        own("docker", &["save", "--output", archive, image]).unwrap();
+        own(self.engine, &["save", "--output", archive, image]).unwrap();
         self.ask(&["load", "--input", archive]).unwrap();
     }
 

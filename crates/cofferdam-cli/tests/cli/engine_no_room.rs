@@ -1,4 +1,4 @@
-//! The engine's own disk is full, in a Docker of the test's own.
+//! The engine's own disk is full, in an engine of the test's own.
 
 use std::io::Write;
 use std::path::Path;
@@ -29,24 +29,29 @@ fn fill(filler: &Path, left: usize) {
 #[test]
 fn where_the_engine_has_no_room_that_is_said_and_nothing_is_half_made() {
     if !rustix::process::geteuid().is_root() {
-        return skip!("only root can start a Docker of their own");
+        return skip!("only root can start an engine of their own");
     }
-    let Some(world) = worlds().into_iter().find(|world| world.engine == "docker") else {
-        return;
-    };
-    let daemon = Daemon::not_yet();
+    for world in worlds() {
+        has_no_room(&world);
+    }
+}
+
+fn has_no_room(world: &World) {
+    let engine = world.engine;
+    let daemon = Daemon::not_yet(engine);
     let data = daemon.data();
-    let _small = Small::mount(&world, data.clone(), "128m");
+    let _small = Small::mount(world, data.clone(), "128m");
     let daemon = daemon.started();
     daemon.get(IMAGE);
     let filler = data.join("filler");
+    let name = ["Docker", "Podman"][usize::from(engine != "docker")];
     let mut refused = 0;
     for left in LEFT {
         fill(&filler, left);
-        let made = cofferdam(&world, &daemon, &making("create", "docker", &["one"]));
+        let made = cofferdam(world, &daemon, &making("create", engine, &["one"]));
         std::fs::remove_file(&filler).unwrap();
         if made.status.success() {
-            cofferdam(&world, &daemon, &["delete", "one"]).expect_code(0);
+            cofferdam(world, &daemon, &["delete", "one"]).expect_code(0);
         } else {
             refused += 1;
             let what = format!("{left} KiB: {made}");
@@ -55,8 +60,8 @@ fn where_the_engine_has_no_room_that_is_said_and_nothing_is_half_made() {
                 line.is_some_and(|line| line.contains("no space left on device")),
                 "{what}"
             );
-            assert!(line.is_some_and(|line| line.contains("Docker")), "{what}");
-            let listed = cofferdam(&world, &daemon, &["list"]).expect_code(0);
+            assert!(line.is_some_and(|line| line.contains(name)), "{what}");
+            let listed = cofferdam(world, &daemon, &["list"]).expect_code(0);
             assert!(!listed.stdout.contains("one"), "{what}: {listed}");
             let branches = world.environment.git(&["branch", "--list", "cofferdam/*"]);
             assert_eq!(branches, "", "{what}");
@@ -69,9 +74,9 @@ fn where_the_engine_has_no_room_that_is_said_and_nothing_is_half_made() {
     }
     assert!(refused > 0, "the disk is never full");
     // The control, and the same name again: with room there is one.
-    cofferdam(&world, &daemon, &making("create", "docker", &["one"])).expect_code(0);
-    cofferdam(&world, &daemon, &["exec", "one", "--", "true"]).expect_code(0);
-    cofferdam(&world, &daemon, &["delete", "one"]).expect_code(0);
+    cofferdam(world, &daemon, &making("create", engine, &["one"])).expect_code(0);
+    cofferdam(world, &daemon, &["exec", "one", "--", "true"]).expect_code(0);
+    cofferdam(world, &daemon, &["delete", "one"]).expect_code(0);
     world.environment.expect_clean();
 }
 
@@ -80,5 +85,5 @@ const AGENTS: &str = "label=io.cofferdam.id";
 
 #[track_caller]
 fn cofferdam(world: &World, daemon: &Daemon, words: &[&str]) -> Done {
-    with_engine(&world.environment, "docker", &daemon.socket(), words)
+    with_engine(&world.environment, world.engine, &daemon.socket(), words)
 }

@@ -68,34 +68,34 @@ fn the_files_of_an_engine_are_no_workspace() {
     if !rustix::process::geteuid().is_root() {
         return skip!("only root can start a daemon of their own");
     }
-    let Some(world) = worlds().into_iter().find(|world| world.engine == "docker") else {
-        return;
-    };
-    let daemon = Daemon::start();
-    daemon.get(IMAGE);
-    let place = daemon.data().join("repository");
-    let place = place.to_str().unwrap();
-    let clone = ["clone", "-q", ".", place];
-    world.environment.git(&clone);
-    // Also where it is only asked what would be made.
-    for words in [
-        making("create", "docker", &["one", "--mode", "bind"]),
-        making(
-            "run",
-            "docker",
-            &["--dry-run", "--mode", "bind", "--", "true"],
-        ),
-    ] {
-        let words = [&["-C", place], &words[..]].concat();
-        let refused = with_engine(&world.environment, "docker", &daemon.socket(), &words);
-        let refused = refused.expect_code(1);
-        assert!(
-            refused.stderr.contains("keeps its own files in")
-                && refused
-                    .stderr
-                    .contains("a clone of the repository elsewhere"),
-            "{refused}"
-        );
+    for world in worlds() {
+        let engine = world.engine;
+        let daemon = Daemon::not_yet(engine).started();
+        daemon.get(IMAGE);
+        let place = daemon.data().join("repository");
+        let place = place.to_str().unwrap();
+        let clone = ["clone", "-q", ".", place];
+        world.environment.git(&clone);
+        let link = world.environment.temporary().join("link");
+        std::os::unix::fs::symlink(place, &link).unwrap();
+        let link = link.to_str().unwrap();
+        // Also where it is only asked what would be made.
+        for (place, words) in [
+            (place, making("create", engine, &["one", "--mode", "bind"])),
+            (link, making("create", engine, &["one", "--mode", "bind"])),
+            (place, making("show-run", engine, &[])),
+        ] {
+            let words = [&["-C", place], &words[..]].concat();
+            let refused = with_engine(&world.environment, engine, &daemon.socket(), &words);
+            let refused = refused.expect_code(1);
+            assert!(
+                refused.stderr.contains("keeps its own files in")
+                    && refused
+                        .stderr
+                        .contains("a clone of the repository elsewhere"),
+                "{engine} {words:?}: {refused}"
+            );
+        }
+        world.environment.expect_clean();
     }
-    world.environment.expect_clean();
 }

@@ -1,6 +1,7 @@
 //! `doctor NAME` against containers that are weaker than ours: it reads them back from the engine, and names each part.
 
 use crate::containers::{IMAGE, World, own, worlds};
+use crate::inside::unmasked;
 
 /// What `doctor` says is weaker.
 fn malformed(world: &World, code: i32) -> Vec<String> {
@@ -36,6 +37,12 @@ fn weak(world: &World) -> String {
         "none",
         "--pids-limit",
         "-1",
+        "--cgroupns",
+        "host",
+        "--security-opt",
+        unmasked(world.engine),
+        "--volume",
+        "cofferdam-test-weak:/else",
         "--volume",
         "/etc:/host",
         "--device",
@@ -86,6 +93,7 @@ fn one_that_takes_the_place_of_ours_is_told_for_what_it_is() {
             "its mounts",
             "its limits",
             "system calls",
+            "its /proc",
         ]
         .into_iter()
         .filter(|part| !rootless || of_root(part))
@@ -93,8 +101,11 @@ fn one_that_takes_the_place_of_ours_is_told_for_what_it_is() {
             assert!(found.contains(part), "{}: {part}: {found}", world.engine);
         }
         assert!(found.contains("/etc at /host"), "{found}");
+        let volume = "the volume cofferdam-test-weak at /else";
+        assert!(found.contains(volume), "{found}");
         // One that is gone is no sandbox.
         own(world.engine, &["rm", "--force", &weak]).unwrap();
+        own(world.engine, &["volume", "rm", "cofferdam-test-weak"]).unwrap();
         let found = malformed(&world, 1).join("\n");
         assert!(found.contains("none that was made for it"), "{found}");
         write(&state, &text);

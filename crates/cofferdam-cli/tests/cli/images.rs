@@ -400,6 +400,16 @@ fn a_container_as_readme_has_it() {
             match line.split(' ').nth(1).unwrap() {
                 "build-base" => {
                     typed_within(line, &["--small", "--tag", "latest"]);
+                    // It is what a sandbox has where nobody names another image.
+                    let words = ["create", "based", "--sandbox", "docker"];
+                    let made = world.cofferdam(&words).expect_code(0);
+                    assert!(
+                        made.stdout.contains(", image cofferdam-base:latest\n"),
+                        "{made}"
+                    );
+                    let words = ["exec", "based", "--", "claude", "--version"];
+                    world.cofferdam(&words).expect_code(0);
+                    world.cofferdam(&["delete", "based"]).expect_code(0);
                 }
                 "run" => {
                     let done = typed(line, &[]).expect_code(1);

@@ -49,6 +49,7 @@ fn the_small_base_is_built_and_has_its_agents() {
             .cofferdam(&["create", "one", "--sandbox", world.engine])
             .expect_code(0);
         shells(&world, &built);
+        authorities(&world);
         let tools = "claude --version && codex --version && node --version && npm --version && git --version
             zsh -ic 'alias freeclaude; print -r -- \"$ZSH_THEME\"'
             echo 'export MADE=by-sync' >~/.cofferdam-env; echo 'ZSH_THEME=mine' >~/.cofferdam-zsh-theme
@@ -73,6 +74,20 @@ fn the_small_base_is_built_and_has_its_agents() {
             .expect_code(0);
         world.expect_clean();
     }
+}
+
+/// Each that this machine knows is one that its programs believe, as where a proxy inspects TLS.
+#[track_caller]
+fn authorities(world: &World) {
+    let look = "cd /usr/local/share; n=$(grep -c BEGIN cofferdam/ca.pem); test $n -gt 10
+        test $n = $(ls ca-certificates/host-*.crt | wc -l)
+        for one in ca-certificates/host-*.crt; do
+            grep -qF \"$(sed -n 2p $one)\" /etc/ssl/certs/ca-certificates.crt || echo $one is not believed
+        done
+        for name in SSL_CERT_FILE NODE_EXTRA_CA_CERTS PIP_CERT REQUESTS_CA_BUNDLE; do
+            test -s \"$(printenv $name)\" || echo $name leads nowhere
+        done";
+    assert_eq!(world.exec(&format!("set -e; {look}")).stdout, "");
 }
 
 /// Both remember what was typed, know the same short names, and show the branch; and what was said of oh-my-zsh is so.

@@ -2,9 +2,10 @@
 
 use std::process::Stdio;
 
-use crate::containers::{own, worlds};
+use crate::containers::{World, own, worlds};
 use crate::environment::{Done, finish};
 use crate::images::{SHELL, dockerfile, hinted};
+use crate::lives::OnTerminal;
 
 // covers: S3-28 S3-31
 #[test]
@@ -39,6 +40,7 @@ fn a_path_names_the_repository_and_each_command_works_as_printed() {
         dockerfile(environment, &format!("FROM {SHELL}\nRUN touch /other\n"));
         let shown = there(&["build", path, "--sandbox", engine]).expect_code(1);
         typed(&shown).expect_code(0);
+        each_step_is_told_as_it_begins(&world);
         world
             .cofferdam(&["create", "one", "--sandbox", engine])
             .expect_code(0);
@@ -50,4 +52,25 @@ fn a_path_names_the_repository_and_each_command_works_as_printed() {
         world.expect_no_image();
         world.expect_clean();
     }
+}
+
+/// Where it has the sandbox's image made anew, by a step that takes its time.
+#[track_caller]
+fn each_step_is_told_as_it_begins(world: &World) {
+    let text = format!("FROM {SHELL}\nRUN touch /other\nRUN sleep 8\nRUN touch /after\n");
+    dockerfile(&world.environment, &text);
+    let shown = world
+        .cofferdam(&["build", "--sandbox", world.engine])
+        .expect_code(1);
+    let command = hinted(&shown);
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    let mut build = OnTerminal::start(&world.command(&command), (80, 24));
+    build.expect("RUN sleep 8");
+    assert!(
+        !build.text().contains("RUN touch /after"),
+        "{}",
+        build.text()
+    );
+    build.expect("RUN touch /after");
+    build.ends_with(0);
 }

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::containers::{World, own, worlds};
 use crate::environment::{Done, TestEnvironment, finish};
+use crate::lives::OnTerminal;
 
 /// Where a sandbox is: natively, or in containers.
 enum Where {
@@ -42,6 +43,10 @@ impl Place {
 
     /// `cofferdam FIRST … REST` with the value in the caller's own environment, from where it is taken by name.
     fn cofferdam(&self, first: &str, rest: &[&str]) -> Done {
+        finish(pipes(&mut self.command(first, rest)).spawn().unwrap())
+    }
+
+    fn command(&self, first: &str, rest: &[&str]) -> Command {
         let mut words = vec![first];
         if let (Where::Engine(world), "run" | "create") = (&self.at, first) {
             words.extend(["--sandbox", world.engine, "--image", "git:latest"]);
@@ -52,7 +57,7 @@ impl Place {
             Where::Engine(world) => world.command(&words),
         };
         command.env("OF_THE_CALLER", &self.secret);
-        finish(pipes(&mut command).spawn().unwrap())
+        command
     }
 
     /// What the engine says of its containers and images, and has written about them.
@@ -73,14 +78,18 @@ impl Place {
 
     /// The environments and words of all processes of this machine but those in the sandbox, and this one.
     fn processes(&self) -> Vec<String> {
+        self.processes_with(&["cmdline", "environ"])
+    }
+
+    /// Those in which one of these files of /proc has it.
+    fn processes_with(&self, files: &[&str]) -> Vec<String> {
         let (mut found, secret) = (Vec::new(), self.secret.as_bytes());
         for entry in fs::read_dir("/proc").unwrap().flatten() {
             let path = entry.path();
             let read = |file: &str| fs::read(path.join(file)).unwrap_or_default();
-            let (words, variables) = (read("cmdline"), read("environ"));
             let has = |bytes: &[u8]| bytes.windows(secret.len()).any(|part| part == secret);
-            if has(&words) || has(&variables) {
-                found.push(String::from_utf8_lossy(&words).replace('\0', " "));
+            if files.iter().any(|file| has(&read(file))) {
+                found.push(String::from_utf8_lossy(&read("cmdline")).replace('\0', " "));
             }
         }
         found
@@ -173,6 +182,27 @@ fn a_value_of_a_run_is_in_none_of_its_logs() {
             "{done}"
         );
         assert_eq!(written(&place), [""; 0].map(PathBuf::from));
+    }
+}
+
+/// While it runs, its engine, its command lines and its files say nothing of it.
+#[test]
+fn a_value_of_a_run_that_goes_on_is_told_to_nobody() {
+    for place in Place::all("going") {
+        let script = "test -n \"$OF_THE_CALLER\" && echo the''re; sleep 1000";
+        let words = ["--env", "OF_THE_CALLER", "--", "sh", "-c", script];
+        let mut run = OnTerminal::start(&place.command("run", &words), (80, 24));
+        run.expect("there");
+        let told = place.told();
+        assert!(!told.contains(&place.secret), "{told}");
+        assert_eq!(place.processes_with(&["cmdline"]), [""; 0]);
+        // The control: its environment has it, and that is looked at.
+        assert_ne!(place.processes(), [""; 0]);
+        assert_eq!(written(&place), [""; 0].map(PathBuf::from));
+        run.press("\u{3}");
+        run.ends_with(130);
+        let shown = run.text();
+        assert!(!shown.contains(&place.secret), "{shown}");
     }
 }
 

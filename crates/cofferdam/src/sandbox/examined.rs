@@ -45,8 +45,8 @@ pub(crate) fn process(pid: u32, network: bool) -> Vec<Examined> {
         }
     };
     let mut all = vec![ids(&status), capabilities(&status), privileges(&status)];
-    let own = ["pid", "mnt", "ipc", "uts", "net"];
-    let own = if network { &own[..] } else { &own[..4] };
+    let own = ["pid", "mnt", "ipc", "uts", "cgroup", "net"];
+    let own = if network { &own[..] } else { &own[..5] };
     all.push(namespaces(pid, own));
     all
 }
@@ -88,6 +88,49 @@ pub(super) fn filter(pid: Option<i32>) -> Examined {
         }
         None => Examined::new(what, Held::Unknown("it does not run here".to_owned())),
     }
+}
+
+/// What of the machine's settings a container's `/proc` keeps from being written, and what from being read. Natively nothing of it
+/// has to be: it is mounted in a user namespace.
+pub(super) fn masks(pid: Option<i32>) -> Examined {
+    let what = "its /proc";
+    let Some(pid) = pid else {
+        return Examined::new(what, Held::Unknown("it does not run here".to_owned()));
+    };
+    match fs::read_to_string(format!("/proc/{pid}/mountinfo")) {
+        Ok(mounts) => {
+            let open = unmasked(&mounts, |path| fs::symlink_metadata(path).is_ok());
+            let wrong =
+                (!open.is_empty()).then(|| format!("the machine's own: {}", open.join(", ")));
+            Examined::of(what, wrong, "masked")
+        }
+        Err(error) => {
+            let why = format!("the kernel shows its mounts to root alone: {error}");
+            Examined::new(what, Held::Unknown(why))
+        }
+    }
+}
+
+/// proc_pid_mountinfo(5): a line's fifth field is the place, and the sixth how it is mounted. `is_there`: on this machine, whose kernel
+/// may have been built without a file.
+fn unmasked(mounts: &str, is_there: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    let has = |place: &str, read_only: bool| {
+        mounts.lines().any(|line| {
+            let mut fields = line.split(' ').skip(4);
+            let at = fields.next() == Some(place);
+            let mut how = fields.next().unwrap_or_default().split(',');
+            at && (!read_only || how.any(|one| one == "ro"))
+        })
+    };
+    let all = [
+        ("/proc/sys", true),
+        ("/proc/sysrq-trigger", true),
+        ("/proc/kcore", false),
+    ];
+    (all.into_iter())
+        .filter(|(place, read_only)| is_there(place) && !has(place, *read_only))
+        .map(|(place, _)| place)
+        .collect()
 }
 
 fn has_filter(status: &str) -> bool {
@@ -162,6 +205,27 @@ mod tests {
             routed(&of_4, &of_6),
             BTreeSet::from(["eth0".to_owned(), "eth1".to_owned()])
         );
+    }
+
+    #[test]
+    fn settings_that_can_be_written_are_named() {
+        let line = |place: &str, how: &str| format!("1 2 0:3 / {place} {how} - proc proc rw\n");
+        let (sys, key, core) = ("/proc/sys", "/proc/sysrq-trigger", "/proc/kcore");
+        let masked = [
+            line("/proc", "rw"),
+            line(sys, "ro"),
+            line(key, "ro,nosuid"),
+            line(core, "rw"),
+        ];
+        let masked = masked.concat();
+        let all = |_: &str| true;
+        assert_eq!(unmasked(&masked, all), [""; 0]);
+        assert_eq!(unmasked(&line("/proc", "rw"), all), [sys, key, core]);
+        assert_eq!(
+            unmasked(&masked.replace(&line(core, "rw"), ""), all),
+            [core]
+        );
+        assert_eq!(unmasked(&line(sys, "rw"), |path| path == sys), [sys]);
     }
 
     #[test]

@@ -231,7 +231,7 @@ fn ways(mounted: &Targets, volumes: &[PathBuf]) -> BTreeSet<String> {
 }
 
 /// As an engine takes a path that somebody wrote.
-fn plain(path: &String) -> PathBuf {
+pub(super) fn plain(path: &String) -> PathBuf {
     let mut plain = PathBuf::from("/");
     for one in Path::new(path).components() {
         match one {

@@ -11,6 +11,7 @@ use super::profile::{MAPS_ROOT, OF_ROOT};
 use super::reach::Reach;
 use super::record::{self, Made, Mounted};
 use super::users::Users;
+use crate::path_json::PathText;
 use crate::sandbox::examined::{self, Examined, Held};
 use crate::sandbox::{Handle, SandboxError};
 
@@ -43,6 +44,8 @@ struct Health {
 struct Place {
     #[serde(rename = "Type")]
     kind: String,
+    /// Of a volume.
+    name: String,
     source: String,
     destination: String,
     #[serde(rename = "RW")]
@@ -125,6 +128,7 @@ pub(super) async fn examine(reach: &Reach, handle: &Handle) -> Result<Vec<Examin
             let mut all = one.weaker(client.users()?, made.as_ref(), &reach.options);
             let process = process.and_then(|pid| i32::try_from(pid).ok());
             all.push(examined::filter(process));
+            all.push(examined::masks(process));
             Ok(all)
         }
         [] => {
@@ -273,11 +277,23 @@ impl Container {
             let told = format!("{what} {} at {}{how}", one.source, one.target);
             crate::text::printable_line(&told)
         };
+        let of_image = |place: &Place| {
+            let volumes = made?.volumes.as_ref()?;
+            let is_there = |one: &PathText| one.0.as_os_str() == place.destination.as_str();
+            Some(volumes.iter().any(is_there))
+        };
+        let foreign = (self.mounts.iter().flatten())
+            .filter(|place| place.kind == "volume" && of_image(place) == Some(false))
+            .map(|place| {
+                let told = format!("it sees the volume {} at {}", place.name, place.destination);
+                crate::text::printable_line(&told)
+            });
         let more = there.iter().filter(|one| !given.contains(one));
         let less = given.iter().filter(|one| !there.contains(one));
         let wrong: Vec<String> = more
             .map(|one| told("it sees", one))
             .chain(less.map(|one| told("it does not see", one)))
+            .chain(foreign)
             .collect();
         let shown = wrong.iter().take(SHOWN).cloned().collect::<Vec<_>>();
         let more = match wrong.len().saturating_sub(SHOWN) {
@@ -338,6 +354,7 @@ mod tests {
                 target: "/b".to_owned(),
                 writable: false,
             }],
+            volumes: Some(vec![PathText("/data".into())]),
             processes: Some(10),
             memory: Some(1000),
             cpus: None,
@@ -395,6 +412,8 @@ mod tests {
             ("\"PidsLimit\":10", "\"PidsLimit\":-1", "its limits"),
             ("\"RW\":false", "\"RW\":true", "its mounts"),
             ("\"/b\"", "\"/c\"", "its mounts"),
+            // A volume that its image has not.
+            ("\"/data\"", "\"/etc\"", "its mounts"),
             // One more than it was given.
             ("\"Type\":\"volume\"", "\"Type\":\"bind\"", "its mounts"),
             (

@@ -35,6 +35,7 @@ use super::whose::Whose;
 use crate::authorities;
 use crate::fsx;
 use crate::names::RepoPath;
+use crate::path_json::PathText;
 use crate::sandbox::guest::{
     self, Connection, Door, GuestSandbox, Provisional, Staying, bounded, bytes, raise_wall,
     start_error,
@@ -146,6 +147,14 @@ pub(super) async fn come_up(
     let planned = Made {
         command: command(client.kind(), &names[0], &made),
         root: container.has_root(),
+        volumes: Some(
+            image
+                .volumes
+                .iter()
+                .map(astray::plain)
+                .map(PathText)
+                .collect(),
+        ),
         ..profile::planned(&made)
     };
     // What was looked at, whatever its name means by now.

@@ -306,6 +306,7 @@ pub(super) fn planned(body: &Body) -> Made {
     Made {
         containers: Vec::new(),
         mounts: mounts.unwrap_or_default().iter().map(mounted).collect(),
+        volumes: None,
         processes: host.and_then(|host| host.pids_limit),
         memory: host.and_then(|host| host.memory),
         cpus: host.and_then(|host| host.nano_cpus),

@@ -39,6 +39,9 @@ pub(super) struct Made {
     /// The engine's own ids: the agent's first, then a holder's.
     pub(super) containers: Vec<String>,
     pub(super) mounts: Vec<Mounted>,
+    /// Where its image has volumes, as an engine names the places. Nothing in records of earlier builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) volumes: Option<Vec<PathText>>,
     /// By the engine: how many, bytes, and billionths of a CPU.
     pub(super) processes: Option<i64>,
     pub(super) memory: Option<i64>,
