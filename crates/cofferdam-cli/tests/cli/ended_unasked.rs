@@ -68,7 +68,8 @@ fn one_that_was_killed_says_so_until_it_is_started_or_stopped() {
 #[test]
 fn who_waits_for_a_program_in_it_is_told_why() {
     let lives = Lives::with("one", &["--network", "none"]);
-    let mut program = lives.on_a_terminal(&["exec", "one", "--", "sh", "-c", "echo re''ady; cat"]);
+    let mut program =
+        lives.on_a_terminal(&["exec", "one", "--", "sh", "-c", "echo re''ady; sleep 1000"]);
     program.expect("ready");
     kill_first(&lives);
     program.expect("sandbox `one` is stopped: it was ended from outside, at ");

@@ -45,8 +45,8 @@ pub(crate) fn process(pid: u32, network: bool) -> Vec<Examined> {
         }
     };
     let mut all = vec![ids(&status), capabilities(&status), privileges(&status)];
-    let own = ["pid", "mnt", "ipc", "uts", "cgroup", "net"];
-    let own = if network { &own[..] } else { &own[..5] };
+    let own = ["pid", "mnt", "ipc", "uts", "net"];
+    let own = if network { &own[..] } else { &own[..4] };
     all.push(namespaces(pid, own));
     all
 }
@@ -72,14 +72,20 @@ fn routed(of_4: &str, of_6: &str) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
+/// Of a container's, what its engine or its runtime sees to. Natively these are no questions: the first process has no filter, and its
+/// programs do; and its `/proc` is a user namespace's.
+pub(super) fn of_a_container(pid: Option<i32>) -> [Examined; 2] {
+    [filter(pid), masks(pid)]
+}
+
 /// Whether the kernel filters the system calls of a container's first process. `None`: nobody here may see it.
 pub(super) fn is_filtered(pid: i32) -> Option<bool> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     Some(has_filter(&status))
 }
 
-/// That as a line. Natively it is no question: there the first process has none, and its programs do.
-pub(super) fn filter(pid: Option<i32>) -> Examined {
+/// That as a line.
+fn filter(pid: Option<i32>) -> Examined {
     let what = "system calls";
     match pid.and_then(is_filtered) {
         Some(filtered) => {
@@ -90,9 +96,8 @@ pub(super) fn filter(pid: Option<i32>) -> Examined {
     }
 }
 
-/// What of the machine's settings a container's `/proc` keeps from being written, and what from being read. Natively nothing of it
-/// has to be: it is mounted in a user namespace.
-pub(super) fn masks(pid: Option<i32>) -> Examined {
+/// What of the machine's settings a container's `/proc` keeps from being written, and what from being read.
+fn masks(pid: Option<i32>) -> Examined {
     let what = "its /proc";
     let Some(pid) = pid else {
         return Examined::new(what, Held::Unknown("it does not run here".to_owned()));

@@ -65,6 +65,9 @@ struct Host {
     ipc_mode: String,
     #[serde(rename = "UTSMode")]
     uts_mode: String,
+    /// What was asked for: with control groups of version 1 Podman shares them all the same.
+    #[serde(rename = "CgroupnsMode")]
+    cgroupns_mode: String,
     userns_mode: String,
     devices: Option<Vec<serde_json::Value>>,
     pids_limit: Option<i64>,
@@ -127,8 +130,7 @@ pub(super) async fn examine(reach: &Reach, handle: &Handle) -> Result<Vec<Examin
         [one] => {
             let mut all = one.weaker(client.users()?, made.as_ref(), &reach.options);
             let process = process.and_then(|pid| i32::try_from(pid).ok());
-            all.push(examined::filter(process));
-            all.push(examined::masks(process));
+            all.extend(examined::of_a_container(process));
             Ok(all)
         }
         [] => {
@@ -184,6 +186,7 @@ impl Container {
             ("pid", &host.pid_mode),
             ("ipc", &host.ipc_mode),
             ("uts", &host.uts_mode),
+            ("cgroup", &host.cgroupns_mode),
             ("user", &host.userns_mode),
         ];
         let shared: Vec<String> = (modes.iter())
@@ -292,8 +295,8 @@ impl Container {
         let less = given.iter().filter(|one| !there.contains(one));
         let wrong: Vec<String> = more
             .map(|one| told("it sees", one))
-            .chain(less.map(|one| told("it does not see", one)))
             .chain(foreign)
+            .chain(less.map(|one| told("it does not see", one)))
             .collect();
         let shown = wrong.iter().take(SHOWN).cloned().collect::<Vec<_>>();
         let more = match wrong.len().saturating_sub(SHOWN) {
@@ -408,6 +411,11 @@ mod tests {
             (",\"seccomp=ours\"", "", "its filter"),
             ("seccomp=ours", "seccomp=/other.json", "its filter"),
             ("no-new-privileges", "x", "its filter"),
+            (
+                "\"CapDrop\"",
+                "\"CgroupnsMode\":\"host\",\"CapDrop\"",
+                "its namespaces",
+            ),
             ("\"Memory\":1000", "\"Memory\":1001", "its limits"),
             ("\"PidsLimit\":10", "\"PidsLimit\":-1", "its limits"),
             ("\"RW\":false", "\"RW\":true", "its mounts"),
