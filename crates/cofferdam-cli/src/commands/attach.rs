@@ -303,8 +303,7 @@ async fn gone(
         sleep(SOON).await;
     }
     if stopped {
-        let unasked = session.named().ended_unasked(caller);
-        return SessionError::Stopped { name, unasked }.into();
+        return session.stopped().await.into();
     }
     let source = error;
     SessionError::Sandbox { name, source }.into()

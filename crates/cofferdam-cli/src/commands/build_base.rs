@@ -14,7 +14,7 @@ use crate::ui::output;
 
 /// Build the base image: shells, languages, agents and tools for sandboxes in containers
 ///
-/// It is built from package registries alone, on Debian 12, with its network behind the wall. A version is a number, or
+/// It is built from package registries, and oh-my-zsh from GitHub, on Debian 12, with its network behind the wall. A version is a number, or
 /// `latest`, which is looked up first: what did not change is not built again.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {

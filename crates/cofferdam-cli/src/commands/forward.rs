@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use cofferdam::published::{self, PublishedPort};
-use cofferdam::session::SessionError;
 
 use super::living;
 use crate::environment::Environment;
@@ -50,9 +49,7 @@ pub(crate) async fn run(
     tokio::select! {
         () = interrupt.cancel.cancelled() => {}
         () = forwarded.ended() => {
-            let name = name.to_string();
-            let unasked = session.named().ended_unasked(&caller);
-            return Err(SessionError::Stopped { name, unasked }.into());
+            return Err(session.stopped().await.into());
         }
     }
     Ok(interrupt.code().map_or(ExitCode::SUCCESS, ExitCode::from))

@@ -336,9 +336,11 @@ fn ended_unasked(record: &Record, at: Timestamp) -> String {
     let age = human::age(at, Timestamp::now());
     match Kind::named(&record.provider) {
         Some(kind) => {
-            format!("from outside, {age} ago: its container was killed or removed, or {kind} ended")
+            format!(
+                "unasked, {age} ago: its container was killed, removed or out of memory, or {kind} ended"
+            )
         }
-        None => format!("from outside, {age} ago: its first process was killed"),
+        None => format!("unasked, {age} ago: its first process was killed"),
     }
 }
 

@@ -26,7 +26,7 @@ Server(("127.0.0.1", 8000), Answer).serve_forever()
 "#;
 
 /// Nobody's, for as long as nobody else takes it.
-fn free() -> u16 {
+pub(crate) fn free() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     listener.local_addr().unwrap().port()
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::dev_ports::free;
 use crate::lives::Lives;
 
 /// Its supervisor writes it down just after the kernel has told it.
@@ -25,7 +26,7 @@ fn kill_first(lives: &Lives) {
     kill_process(init, Signal::KILL).unwrap();
 }
 
-const TOLD: &str = "\nstate:   stopped: cofferdam start one\nended:   from outside, ";
+const TOLD: &str = "\nstate:   stopped: cofferdam start one\nended:   unasked, ";
 
 #[test]
 fn one_that_was_killed_says_so_until_it_is_started_or_stopped() {
@@ -42,7 +43,7 @@ fn one_that_was_killed_says_so_until_it_is_started_or_stopped() {
     };
     kill();
     let refused = lives.exec("one", "true").expect_code(1);
-    let why = "sandbox `one` is stopped: it was ended from outside, at ";
+    let why = "sandbox `one` is stopped: no command stopped it, it ended at ";
     assert!(refused.stderr.contains(why), "{refused}");
     assert!(refused.stderr.contains("cofferdam start one"), "{refused}");
     // Who only looks takes nothing away.
@@ -64,6 +65,61 @@ fn one_that_was_killed_says_so_until_it_is_started_or_stopped() {
     assert!(lives.status("one", "ended_unasked").is_null());
 }
 
+/// Its supervisor stands still, so that the command can be killed when the programs are dead and nothing else is done.
+#[test]
+fn a_stop_that_dies_in_the_middle_is_nobody_elses_end() {
+    let lives = Lives::with("one", &["--network", "none"]);
+    let id = lives.status("one", "id");
+    let lock = lives
+        .home()
+        .join(".cofferdam/state")
+        .join(id.as_str().unwrap());
+    let lock = std::fs::read_to_string(lock.join("lock")).unwrap();
+    let keeper = lock.split(' ').next().unwrap().parse().unwrap();
+    let keeper = Pid::from_raw(keeper).unwrap();
+    kill_process(keeper, Signal::STOP).unwrap();
+    let mut stop = lives.command(&["stop", "one"]).spawn().unwrap();
+    let began = Instant::now();
+    while lives.state("one") != "stopped" {
+        assert!(began.elapsed() < Duration::from_secs(30), "never stopped");
+    }
+    stop.kill().unwrap();
+    stop.wait().unwrap();
+    // It was killed where this machine is slow.
+    let _ = kill_process(keeper, Signal::CONT);
+    let gone = format!("/proc/{}", keeper.as_raw_nonzero());
+    while std::fs::exists(&gone).unwrap() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it goes on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(lives.state("one"), "stopped");
+    assert!(lives.status("one", "ended_unasked").is_null());
+    // The control: the next end is.
+    lives.cofferdam(&["start", "one"]).expect_code(0);
+    kill_first(&lives);
+    assert!(told(&lives).contains(TOLD));
+}
+
+/// Who carries a port into it hears it too, and of a stop that it was one.
+#[test]
+fn who_forwards_a_port_is_told_which_end_it_was() {
+    for asked in [false, true] {
+        let lives = Lives::with("one", &["--network", "none"]);
+        let port = free().to_string();
+        let mut forward = lives.on_a_terminal(&["forward", "one", &format!("{port}:80")]);
+        forward.expect("until Ctrl-C");
+        if asked {
+            lives.cofferdam(&["stop", "one"]).expect_code(0);
+        } else {
+            kill_first(&lives);
+        }
+        forward.expect("sandbox `one` is stopped");
+        forward.ends_with(1);
+        let shown = forward.text();
+        assert_eq!(shown.contains("no command stopped it"), !asked, "{shown}");
+    }
+}
+
 /// What is at work in it meanwhile hears the same.
 #[test]
 fn who_waits_for_a_program_in_it_is_told_why() {
@@ -72,6 +128,6 @@ fn who_waits_for_a_program_in_it_is_told_why() {
         lives.on_a_terminal(&["exec", "one", "--", "sh", "-c", "echo re''ady; sleep 1000"]);
     program.expect("ready");
     kill_first(&lives);
-    program.expect("sandbox `one` is stopped: it was ended from outside, at ");
+    program.expect("sandbox `one` is stopped: no command stopped it, it ended at ");
     program.ends_with(1);
 }

@@ -72,7 +72,7 @@ const ON_THE_AGENTS: [Action; 5] = [
 ];
 
 /// What `status` says of one that nobody stopped here.
-const ENDED: &str = " ago: its container was killed or removed, or ";
+const ENDED: &str = " ago: its container was killed, removed or out of memory, or ";
 
 /// One of the engine's, which ends with this value.
 struct Network<'a> {

@@ -40,7 +40,6 @@ fn a_path_names_the_repository_and_each_command_works_as_printed() {
         dockerfile(environment, &format!("FROM {SHELL}\nRUN touch /other\n"));
         let shown = there(&["build", path, "--sandbox", engine]).expect_code(1);
         typed(&shown).expect_code(0);
-        each_step_is_told_as_it_begins(&world);
         world
             .cofferdam(&["create", "one", "--sandbox", engine])
             .expect_code(0);
@@ -48,6 +47,7 @@ fn a_path_names_the_repository_and_each_command_works_as_printed() {
         world
             .cofferdam(&["delete", "--force", "one"])
             .expect_code(0);
+        each_step_is_told_as_it_begins(&world);
         there(&[engine, "remove-image", path]).expect_code(0);
         world.expect_no_image();
         world.expect_clean();
@@ -57,7 +57,7 @@ fn a_path_names_the_repository_and_each_command_works_as_printed() {
 /// Where it has the sandbox's image made anew, by a step that takes its time.
 #[track_caller]
 fn each_step_is_told_as_it_begins(world: &World) {
-    let text = format!("FROM {SHELL}\nRUN touch /other\nRUN sleep 8\nRUN touch /after\n");
+    let text = format!("FROM {SHELL}\nRUN touch /other\nRUN sleep 1000\nRUN touch /after\n");
     dockerfile(&world.environment, &text);
     let shown = world
         .cofferdam(&["build", "--sandbox", world.engine])
@@ -65,12 +65,7 @@ fn each_step_is_told_as_it_begins(world: &World) {
     let command = hinted(&shown);
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
     let mut build = OnTerminal::start(&world.command(&command), (80, 24));
-    build.expect("RUN sleep 8");
-    assert!(
-        !build.text().contains("RUN touch /after"),
-        "{}",
-        build.text()
-    );
-    build.expect("RUN touch /after");
-    build.ends_with(0);
+    build.expect("RUN sleep 1000");
+    build.press("\u{3}");
+    build.ends_with(130);
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::archive::Archive;
-use super::build::{Progress, build};
+use super::build::{Opened, Progress, build};
 use super::newest::{Registry, Web, check_version, newest};
 use super::{ImageError, check_tag};
 use crate::authorities;
@@ -109,7 +109,9 @@ pub async fn build_base(
         labels: BTreeMap::new(),
         anew: false,
     };
-    let image = build(engine, home, None, recipe, cancel, &mut said).await?;
+    // oh-my-zsh's.
+    let opened = Opened::Names(&["github.com"]);
+    let image = build(engine, home, opened, recipe, cancel, &mut said).await?;
     Ok(Built {
         name,
         image,

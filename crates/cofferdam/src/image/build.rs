@@ -33,21 +33,30 @@ const REGISTRIES: [&str; 10] = [
     "crates.io",
     "index.crates.io",
     "static.crates.io",
-    "github.com",
+    "codeload.github.com",
 ];
 
-/// `repository`: whose rules count too.
+/// What is open to a build beside the registries and the user's own rules.
+pub(super) enum Opened<'a> {
+    /// Of the base: whose Dockerfile is ours.
+    Names(&'a [&'a str]),
+    /// What a repository's rules say.
+    AsIn(&'a RepoPath),
+}
+
 pub(super) async fn build(
     engine: &Engine,
     home: &Home,
-    repository: Option<&RepoPath>,
+    opened: Opened<'_>,
     recipe: Recipe,
     cancel: &CancellationToken,
     said: &mut (dyn FnMut(Progress<'_>) + Send),
 ) -> Result<Image, ImageError> {
-    let registries = REGISTRIES
-        .iter()
-        .map(|name| Rule::parse(name, Origin::Flag));
+    let (names, repository) = match opened {
+        Opened::Names(names) => (names, None),
+        Opened::AsIn(repository) => (&[][..], Some(repository)),
+    };
+    let registries = (REGISTRIES.iter().chain(names)).map(|name| Rule::parse(name, Origin::Flag));
     let start = |error: &dyn std::fmt::Display| SandboxError::Start(error.to_string());
     let sandbox = SandboxId::random().map_err(|error| start(&error))?;
     let wall = WallSpec {

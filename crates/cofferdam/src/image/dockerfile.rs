@@ -8,6 +8,14 @@ use crate::names::BASE_IMAGE;
 /// The `ARG` that says which base it is built on.
 pub(super) const BASE_TAG: &str = "BASE_IMAGE_TAG";
 
+/// Either may end a line which goes on, and stand before a character that means itself.
+const ESCAPES: [char; 2] = ['\\', '`'];
+
+/// A word as an engine has it.
+fn unquoted(word: &str) -> String {
+    word.replace(['"', '\''], "")
+}
+
 /// Each instruction as one engine or another may see it.
 fn instructions(text: &str) -> Vec<String> {
     let text = text.trim_start_matches('\u{feff}');
@@ -18,7 +26,7 @@ fn instructions(text: &str) -> Vec<String> {
         code.map(str::trim_end)
     };
     let mut all: Vec<String> = lines().map(str::to_owned).collect();
-    for escape in ['\\', '`'] {
+    for escape in ESCAPES {
         let mut open: Option<String> = None;
         for line in lines() {
             let mut whole = open.take().unwrap_or_default();
@@ -62,10 +70,15 @@ pub(super) fn leads_out(text: &str) -> Option<(String, &'static str)> {
             }
             // Done by the engine itself, in the machine's network.
             "ADD" if words.iter().any(|word| {
+                let word = unquoted(word);
                 word.contains("://") || word.contains('$') || word.contains("git@")
             }) =>
             {
                 "the engine itself would fetch that, in front of the wall: fetch it in a `RUN`, or use `COPY`"
+            }
+            // An engine takes them away before it looks whether that is an address.
+            "ADD" if instruction.trim_end_matches(ESCAPES).contains(ESCAPES) => {
+                "an engine could read an address in that, and fetch it in front of the wall: write it without `\\` and backticks"
             }
             _ => return None,
         };
@@ -84,7 +97,8 @@ pub(super) fn bases(text: &str, tag: &str) -> Vec<String> {
         let Some(image) = words.iter().find(|word| !word.starts_with("--")) else {
             continue;
         };
-        let image = image
+        let image = unquoted(image)
+            .replace(ESCAPES, "")
             .replace(&format!("${{{BASE_TAG}}}"), tag)
             .replace(&format!("${BASE_TAG}"), tag);
         let is_ours = image == BASE_IMAGE || image.starts_with(&format!("{BASE_IMAGE}:"));
@@ -127,6 +141,12 @@ mod tests {
             "FROM a\nADD git@example.com:x/y /x",
             "FROM a\nARG U\nADD $U /x",
             "FROM a\nADD [\"https://example.com/x\", \"/x\"]",
+            "FROM a\nADD http:/\"\"/192.0.2.1/x /x",
+            "FROM a\nADD 'http:'//192.0.2.1/x /x",
+            "FROM a\nADD http:/\\/192.0.2.1/x /x",
+            "FROM a\nADD [\"http:\\/\\/192.0.2.1/x\", \"/x\"]",
+            "# escape=`\nFROM a\nADD http:/`/192.0.2.1/x /x",
+            "FROM a\nADD git\"@\"example.com:x/y /x",
         ];
         for text in out {
             assert!(leads_out(text).is_some(), "{text}");
@@ -136,6 +156,7 @@ mod tests {
             "FROM --platform=linux/amd64 a AS b\nCOPY --from=b --chown=1:1 /x /x\nADD --chown=1 file.tar /x",
             "FROM a\n# RUN --mount=type=bind\nRUN curl -o /x https://example.com/x && \\\n    yarn --network-timeout 100",
             "FROM a\nCMD --mount",
+            "FROM a\nADD one \\\n  two /x/\nADD \"a file\" /x",
         ];
         for text in stays {
             assert_eq!(leads_out(text), None, "{text}");
@@ -154,6 +175,7 @@ mod tests {
             of("from --platform=linux/amd64 cofferdam-base:x AS one\n"),
             ["cofferdam-base:x"]
         );
+        assert_eq!(of("FROM cofferdam-\"\"ba\\se:x\n"), ["cofferdam-base:x"]);
         assert_eq!(
             of("FROM \\\n cofferdam-base:$BASE_IMAGE_TAG\n"),
             ["cofferdam-base:7"]

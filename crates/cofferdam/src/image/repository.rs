@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::archive::Archive;
 use super::base::Built;
-use super::build::{Progress, build};
+use super::build::{Opened, Progress, build};
 use super::dockerfile::{self, BASE_TAG};
 use super::{ImageError, agreed, check_tag};
 use crate::home::Home;
@@ -162,8 +162,8 @@ pub async fn build_repository(
         labels,
         anew: false,
     };
-    let repository = Some(&source.repository);
-    let image = build(engine, home, repository, recipe, cancel, &mut said).await?;
+    let opened = Opened::AsIn(&source.repository);
+    let image = build(engine, home, opened, recipe, cancel, &mut said).await?;
     Ok(Built {
         name,
         image,

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags, openat2};
+use rustix::io::Errno;
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,46 +100,58 @@ fn filter(pid: Option<i32>) -> Examined {
     }
 }
 
-/// What of the machine's settings a container's `/proc` keeps from being written, and what from being read.
+/// What of the machine's settings a container's `/proc` keeps from being written, and what from being read: what both engines name.
+const READ_ONLY: [&str; 5] = ["bus", "fs", "irq", "sys", "sysrq-trigger"];
+const HIDDEN: [&str; 4] = ["acpi", "kcore", "keys", "timer_list"];
+
+/// As its programs find it, whatever was mounted there over what.
 fn masks(pid: Option<i32>) -> Examined {
     let what = "its /proc";
     let Some(pid) = pid else {
         return Examined::new(what, Held::Unknown("it does not run here".to_owned()));
     };
-    match fs::read_to_string(format!("/proc/{pid}/mountinfo")) {
-        Ok(mounts) => {
-            let open = unmasked(&mounts, |path| fs::symlink_metadata(path).is_ok());
+    match open_places(Path::new(&format!("/proc/{pid}/root"))) {
+        Ok(open) => {
             let wrong =
                 (!open.is_empty()).then(|| format!("the machine's own: {}", open.join(", ")));
             Examined::of(what, wrong, "masked")
         }
-        Err(error) => {
-            let why = format!("the kernel shows its mounts to root alone: {error}");
-            Examined::new(what, Held::Unknown(why))
+        Err(errno) => {
+            let why = Held::Unknown(format!("it cannot be looked at: {errno}"));
+            Examined::new(what, why)
         }
     }
 }
 
-/// proc_pid_mountinfo(5): a line's fifth field is the place, and the sixth how it is mounted. `is_there`: on this machine, whose kernel
-/// may have been built without a file.
-fn unmasked(mounts: &str, is_there: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    let has = |place: &str, read_only: bool| {
-        mounts.lines().any(|line| {
-            let mut fields = line.split(' ').skip(4);
-            let at = fields.next() == Some(place);
-            let mut how = fields.next().unwrap_or_default().split(',');
-            at && (!read_only || how.any(|one| one == "ro"))
-        })
-    };
-    let all = [
-        ("/proc/sys", true),
-        ("/proc/sysrq-trigger", true),
-        ("/proc/kcore", false),
-    ];
-    (all.into_iter())
-        .filter(|(place, read_only)| is_there(place) && !has(place, *read_only))
-        .map(|(place, _)| place)
-        .collect()
+/// Those that are neither read-only nor hidden, as they are to be, below this root.
+fn open_places(root: &Path) -> rustix::io::Result<Vec<&'static str>> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(root, flags, Mode::empty())?;
+    let ways = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let mut open = Vec::new();
+    let read_only = READ_ONLY.iter().map(|name| (*name, false));
+    for (name, hidden) in read_only.chain(HIDDEN.iter().map(|name| (*name, true))) {
+        let place = match openat2(&root, format!("proc/{name}"), flags, Mode::empty(), ways) {
+            Ok(place) => place,
+            // This kernel has none.
+            Err(Errno::NOENT) => continue,
+            Err(errno) => return Err(errno),
+        };
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode);
+        let how = rustix::fs::fstatvfs(&place)?.f_flag;
+        let is_read_only = how.contains(StatVfsMountFlags::RDONLY);
+        let closed = match (hidden, kind) {
+            // Hidden is what is `/dev/null`, or a directory with nothing in it.
+            (true, FileType::CharacterDevice) => true,
+            (false, _) | (true, FileType::Directory) => is_read_only,
+            (true, _) => false,
+        };
+        if !closed {
+            open.push(name);
+        }
+    }
+    Ok(open)
 }
 
 fn has_filter(status: &str) -> bool {
@@ -210,27 +226,6 @@ mod tests {
             routed(&of_4, &of_6),
             BTreeSet::from(["eth0".to_owned(), "eth1".to_owned()])
         );
-    }
-
-    #[test]
-    fn settings_that_can_be_written_are_named() {
-        let line = |place: &str, how: &str| format!("1 2 0:3 / {place} {how} - proc proc rw\n");
-        let (sys, key, core) = ("/proc/sys", "/proc/sysrq-trigger", "/proc/kcore");
-        let masked = [
-            line("/proc", "rw"),
-            line(sys, "ro"),
-            line(key, "ro,nosuid"),
-            line(core, "rw"),
-        ];
-        let masked = masked.concat();
-        let all = |_: &str| true;
-        assert_eq!(unmasked(&masked, all), [""; 0]);
-        assert_eq!(unmasked(&line("/proc", "rw"), all), [sys, key, core]);
-        assert_eq!(
-            unmasked(&masked.replace(&line(core, "rw"), ""), all),
-            [core]
-        );
-        assert_eq!(unmasked(&line(sys, "rw"), |path| path == sys), [sys]);
     }
 
     #[test]

@@ -196,6 +196,11 @@ impl Client {
         about.filters(self.kind(), self.users()?)
     }
 
+    /// What it is, and in which version of its API it is asked.
+    pub(super) fn spoken(&self) -> (Kind, Version) {
+        (self.kind(), self.version)
+    }
+
     /// Refuses a directory of the engine's own.
     pub(super) async fn may_have(&self, directory: &Path) -> Result<(), SandboxError> {
         self.about().await?.is_elsewhere(directory, self.kind())

@@ -283,7 +283,10 @@ impl Container {
         let of_image = |place: &Place| {
             let volumes = made?.volumes.as_ref()?;
             let is_there = |one: &PathText| one.0.as_os_str() == place.destination.as_str();
-            Some(volumes.iter().any(is_there))
+            // An image's has no name of anybody's.
+            let is_id =
+                place.name.len() == 64 && place.name.bytes().all(|one| one.is_ascii_hexdigit());
+            Some(is_id && volumes.iter().any(is_there))
         };
         let foreign = (self.mounts.iter().flatten())
             .filter(|place| place.kind == "volume" && of_image(place) == Some(false))
@@ -386,7 +389,7 @@ mod tests {
     fn what_is_weaker_is_named() {
         let good = r#"{"Config":{"User":"1:1"},"HostConfig":{"SecurityOpt":["no-new-privileges","seccomp=ours"],"NetworkMode":"none",
             "CapDrop":["ALL"],"Memory":1000,"PidsLimit":10},"Mounts":[{"Type":"bind","Source":"/a","Destination":"/b","RW":false},
-            {"Type":"volume","Source":"/var/lib/x","Destination":"/data","RW":true}]}"#;
+            {"Type":"volume","Name":"0123456789012345678901234567890123456789012345678901234567890abc","Source":"/var/lib/x","Destination":"/data","RW":true}]}"#;
         assert_eq!(broken(good), [""; 0]);
         let bad = r#"{"Config":{"User":""},"HostConfig":{"PidMode":"host","NetworkMode":"none","Devices":[{}],
             "SecurityOpt":["seccomp=unconfined"],"RestartPolicy":{"Name":"always"}},"NetworkSettings":{"Networks":{"none":{},"bridge":{}}}}"#;
@@ -422,6 +425,7 @@ mod tests {
             ("\"/b\"", "\"/c\"", "its mounts"),
             // A volume that its image has not.
             ("\"/data\"", "\"/etc\"", "its mounts"),
+            ("890abc\"", "890abx\"", "its mounts"),
             // One more than it was given.
             ("\"Type\":\"volume\"", "\"Type\":\"bind\"", "its mounts"),
             (

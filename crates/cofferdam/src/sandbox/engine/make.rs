@@ -145,7 +145,7 @@ pub(super) async fn come_up(
     go_on(cancel)?;
     let expected = astray::expected(&made, image);
     let planned = Made {
-        command: command(client.kind(), &names[0], &made),
+        command: command(client.spoken(), &names[0], &made),
         root: container.has_root(),
         volumes: Some(
             image
@@ -406,7 +406,7 @@ pub(super) async fn show(
     mounts::can_be_told(client.kind(), &container.binds)?;
     let joined = matches!(spec.network, Network::Wall(_)).then(|| HOLDER.to_owned());
     let names = container_names(spec);
-    Ok(command(client.kind(), &names[0], &container.body(joined)))
+    Ok(command(client.spoken(), &names[0], &container.body(joined)))
 }
 
 /// Whether directories can lie over one another for the caller: whoever does that has to have mounted them before the engine is

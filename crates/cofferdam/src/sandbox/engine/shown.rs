@@ -3,14 +3,17 @@
 use super::Kind;
 use super::filter;
 use super::profile::{Body, HostConfig, Mount};
+use super::version::Version;
 
 /// In the place of the name that a holder does not have yet.
 pub(super) const HOLDER: &str = "container:HOLDER";
+/// Since then Docker's own command has another word for it, and later ones do not know the old one.
+const SAYS_HOW_DEEP: Version = (1, 44);
 /// A billionth of a CPU is an engine's unit.
 const BILLION: f64 = 1e9;
 
 /// Word by word. What the body leaves open is left out.
-pub(super) fn command(kind: Kind, name: &str, body: &Body) -> Vec<String> {
+pub(super) fn command((kind, version): (Kind, Version), name: &str, body: &Body) -> Vec<String> {
     let mut words = vec![kind.name().to_owned(), "run".to_owned()];
     let mut option = |name: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -33,7 +36,11 @@ pub(super) fn command(kind: Kind, name: &str, body: &Body) -> Vec<String> {
         option("label", Some(label));
     }
     if let Some(host) = &body.host_config {
-        of_host(host, &mut option);
+        let alone = match kind {
+            Kind::Docker if version >= SAYS_HOW_DEEP => "bind-recursive=disabled",
+            _ => "bind-nonrecursive=true",
+        };
+        of_host(host, alone, &mut option);
     }
     option("stop-signal", body.stop_signal.clone());
     option(
@@ -49,7 +56,7 @@ pub(super) fn command(kind: Kind, name: &str, body: &Body) -> Vec<String> {
     words
 }
 
-fn of_host(host: &HostConfig, option: &mut impl FnMut(&str, Option<String>)) {
+fn of_host(host: &HostConfig, alone: &str, option: &mut impl FnMut(&str, Option<String>)) {
     let text = |number: Option<i64>| number.map(|number| number.to_string());
     option("network", host.network_mode.clone());
     option(
@@ -85,7 +92,7 @@ fn of_host(host: &HostConfig, option: &mut impl FnMut(&str, Option<String>)) {
     let log = host.log_config.as_ref().and_then(|log| log.typ.clone());
     option("log-driver", log);
     for one in host.mounts.iter().flatten() {
-        option("mount", Some(mount(one)));
+        option("mount", Some(mount(one, alone)));
     }
     let tmpfs = host.tmpfs.iter().flatten();
     let mut tmpfs: Vec<String> = tmpfs.map(|(place, how)| format!("{place}:{how}")).collect();
@@ -99,8 +106,8 @@ fn yes(switch: Option<bool>) -> Option<String> {
     switch.filter(|on| *on).map(|on| on.to_string())
 }
 
-/// As `--mount` reads it: a line of comma-separated values.
-fn mount(mount: &Mount) -> String {
+/// As `--mount` reads it: a line of comma-separated values. `alone`: how it is said that nothing comes with it that is mounted below.
+fn mount(mount: &Mount, alone: &str) -> String {
     let field = |key: &str, value: &Option<String>| {
         let text = format!("{key}={}", value.as_deref().unwrap_or_default());
         if text.contains([',', '"', '\n']) {
@@ -120,7 +127,7 @@ fn mount(mount: &Mount) -> String {
     fields.push("bind-propagation=rprivate".to_owned());
     let options = mount.bind_options.as_ref();
     if options.and_then(|options| options.non_recursive) == Some(true) {
-        fields.push("bind-nonrecursive=true".to_owned());
+        fields.push(alone.to_owned());
     }
     fields.join(",")
 }
@@ -132,8 +139,8 @@ mod tests {
 
     #[test]
     fn places_with_commas_stay_one_word() {
-        let mounted = |source: &str, read_only| {
-            mount(&Mount {
+        let of = |kind, version, source: &str, read_only| {
+            let one = Mount {
                 typ: Some(MountType::BIND),
                 source: Some(source.to_owned()),
                 target: Some("/b".to_owned()),
@@ -143,8 +150,24 @@ mod tests {
                     ..MountBindOptions::default()
                 }),
                 ..Mount::default()
-            })
+            };
+            let host = HostConfig {
+                mounts: Some(vec![one]),
+                ..HostConfig::default()
+            };
+            let body = Body {
+                host_config: Some(host),
+                ..Body::default()
+            };
+            let all = command((kind, version), "x", &body);
+            let named = all.iter().find_map(|word| word.strip_prefix("--mount="));
+            named.unwrap().to_owned()
         };
+        let mounted = |source: &str, read_only| of(Kind::Podman, (1, 41), source, read_only);
+        let newer = of(Kind::Docker, SAYS_HOW_DEEP, "/a", false);
+        assert!(newer.ends_with(",bind-recursive=disabled"), "{newer}");
+        let older = of(Kind::Docker, (1, 41), "/a", false);
+        assert!(older.ends_with(",bind-nonrecursive=true"), "{older}");
         assert_eq!(
             mounted("/a", false),
             "type=bind,source=/a,target=/b,bind-propagation=rprivate,bind-nonrecursive=true"

@@ -22,7 +22,6 @@ use crate::session::report::Kept;
 use crate::session::variables;
 use crate::session::watched::{self, WatchError};
 use crate::wall;
-use crate::wall::supervisor::Supervisor;
 
 impl Session {
     /// Makes a sandbox that lives until it is deleted, of a provider that mounts its files. On an error nothing of it is
@@ -240,8 +239,7 @@ impl Making<'_> {
         };
         if made.0.is_err() || made.1.is_err() {
             // Nothing runs that the record does not know of.
-            let _ = session.sandbox.close().await;
-            let _ = Supervisor::end(owned.directory()).await;
+            let _ = session.shut_down().await;
         }
         drop(alone);
         match made {

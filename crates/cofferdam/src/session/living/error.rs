@@ -223,7 +223,7 @@ impl SessionError {
 
 fn told_end(unasked: Option<Timestamp>) -> String {
     unasked.map_or_else(String::new, |at| {
-        format!(": it was ended from outside, at {at}")
+        format!(": no command stopped it, it ended at {at}")
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::condition::Condition;
 use super::{Named, Session, SessionError, anew, detached, has_uncollected};
@@ -32,6 +32,9 @@ use crate::wall::supervisor::{self, Compiled, Supervisor, Wall};
 
 /// Who only looks at a lock has it for a moment, and a supervisor that ends for not much longer.
 const LOOKERS: Duration = Duration::from_secs(2);
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long a look at what is not home may take.
 const LOOKED: Duration = Duration::from_secs(5);
@@ -225,6 +228,17 @@ pub(super) async fn halt(
     })
 }
 
+/// As [`halt`], and nobody is told that it was unasked. Whoever keeps the sandbox has it forgotten that there was an end.
+pub(super) async fn halt_as_asked(
+    caller: &Caller,
+    named: &Named,
+    provider: &dyn BindMountProvider,
+) -> Result<(), SessionError> {
+    let directory = caller.home.sandbox(named.record.id);
+    supervisor::expect_end(&directory);
+    halt(caller, named, provider).await
+}
+
 /// As [`halt`], of one that was stopped when this command asked, before it had the turn. `false`: somebody has started it since.
 pub(super) async fn halt_stopped(
     caller: &Caller,
@@ -403,10 +417,25 @@ fn hold(directory: &Path, named: &Named) -> Result<File, SessionError> {
 }
 
 impl Session {
+    /// That it is stopped, and whether somebody asked for that: for who lost contact with it. What its supervisor knows stands when
+    /// nobody listens there any more. Bounded: 5 s, and those of an answer.
+    pub async fn stopped(&self) -> SessionError {
+        let (directory, until) = (self.directory(), Instant::now() + LOOKED);
+        while Instant::now() < until && matches!(Supervisor::connect(&directory).await, Ok(Some(_)))
+        {
+            tokio::time::sleep(PAUSE).await;
+        }
+        SessionError::Stopped {
+            name: self.name().to_string(),
+            unasked: self.named.ended_unasked(&self.caller),
+        }
+    }
+
     /// Ends every program, and nobody is told that it was unasked.
     pub(super) async fn shut_down(&self) -> Result<(), SandboxError> {
-        let closed = self.sandbox.close().await;
         let directory = self.directory();
+        supervisor::expect_end(&directory);
+        let closed = self.sandbox.close().await;
         if Supervisor::end(&directory).await.is_ok() {
             let _ = supervisor::forget_end(&directory);
         }

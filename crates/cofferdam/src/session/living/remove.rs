@@ -8,7 +8,7 @@ use super::agent::nobody_at_work;
 use super::collect::{Collection, bring_up, gather, holds_uncommitted};
 use super::detached::left_running;
 use super::files::alone_with_files;
-use super::life::{halt, turn};
+use super::life::{halt_as_asked, turn};
 use super::rest::gather_rest;
 use super::stop::turn_to_end;
 use super::{Named, Session, SessionError};
@@ -165,7 +165,7 @@ async fn close(
     mut turn: Owned,
     is_applied: bool,
 ) -> Result<(), SessionError> {
-    halt(caller, named, provider).await?;
+    halt_as_asked(caller, named, provider).await?;
     if is_applied {
         manage::ended_with_rest(turn.directory())?;
     }

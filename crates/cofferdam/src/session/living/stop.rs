@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::life::{halt, turn};
+use super::life::{halt_as_asked, turn};
 use super::{Named, SessionError};
 use crate::registry::Owned;
 use crate::sandbox::{BindMountProvider, Listed, Sandbox, SandboxError};
@@ -40,9 +40,9 @@ pub async fn stop_within(
 ) -> Result<(), SessionError> {
     named.check(provider)?;
     let turn = turn_to_end(caller, named, provider, grace).await?;
-    halt(caller, named, provider).await?;
-    supervisor::forget_end(turn.directory())?;
+    halt_as_asked(caller, named, provider).await?;
     layers::has_ended(turn.directory())?;
+    supervisor::forget_end(turn.directory())?;
     drop(turn);
     Ok(())
 }
