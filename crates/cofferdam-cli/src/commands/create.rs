@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::defaults::Defaults;
 use super::making::{self, MadeIn, Sandbox, Strategy};
-use super::{keep_ready, living};
+use super::{images, keep_ready, living};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -66,7 +66,7 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     let name = Slug::sandbox_name(&arguments.name).map_err(|error| misnamed(&error))?;
-    let json = arguments.json;
+    let (json, names_image) = (arguments.json, arguments.sandbox.image.is_some());
     let options = options(arguments, &name, environment)?;
     let caller = living::caller(environment, interrupt);
     let create = async |caller: &Caller| Box::pin(Session::create(caller, &options)).await;
@@ -78,6 +78,9 @@ pub(crate) async fn run(
     } else {
         from_here(&render(record, environment.colour.on_stdout())).into_owned()
     })?;
+    if !names_image {
+        images::tell_unbuilt(record);
+    }
     keep_ready::after_living(record);
     Ok(ExitCode::SUCCESS)
 }

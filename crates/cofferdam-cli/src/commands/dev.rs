@@ -320,14 +320,18 @@ async fn made(
         ..Strategy::default()
     };
     let contained = making::contained(&strategy, &sandbox, environment, BranchStrategy::Head)?;
+    let names_image = sandbox.image.is_some();
     let making = making::session(sandbox, environment)?;
     let mut options = SessionOptions::new(environment.directory.clone(), contained);
     making.put_into(&mut options);
     options.dev = Some(of);
     (options.ports, options.ports_configured) = (ports.all, ports.configured);
     let create = async |caller: &Caller| Box::pin(Session::create(caller, &options)).await;
-    let made = living::shown(caller, environment, create).await?;
-    Ok(made?)
+    let made = living::shown(caller, environment, create).await??;
+    if !names_image {
+        images::tell_unbuilt(made.record());
+    }
+    Ok(made)
 }
 
 /// The ports of this machine that lead into one from its next start on.

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use cofferdam::git::{Repository, discovery};
 use cofferdam::image::{self, Built, ImageError, Progress, Source};
+use cofferdam::names::{BASE_IMAGE, RepoPath};
+use cofferdam::registry::Record;
 use cofferdam::sandbox::engine::{self, Engine, EngineOptions, Kind};
 use cofferdam::text::printable;
 
@@ -106,6 +108,24 @@ pub(super) async fn repository(
         hint: "name the directory of a repository, or leave the path out".to_owned(),
     })?;
     Ok(here::repository_at(&there, environment, interrupt).await?)
+}
+
+/// In a checkout.
+const DOCKERFILE: &str = ".cofferdam/Dockerfile";
+
+/// Says so where a repository has a Dockerfile of its own, and a new sandbox has another image because nobody has built it.
+pub(super) fn tell_unbuilt(record: &Record) {
+    let (Some(image), Ok(top)) = (&record.image, RepoPath::resolve(&record.repository)) else {
+        return;
+    };
+    let base = format!("{BASE_IMAGE}:latest");
+    let own = discovery::main(&top).image();
+    if (*image == base || image == engine::IMAGE) && top.as_path().join(DOCKERFILE).is_file() {
+        output::note(&format!(
+            "note: {DOCKERFILE} is not built, so it has {image} and not {own}: cofferdam build --sandbox {}\n",
+            record.provider
+        ));
+    }
 }
 
 /// Builds a repository's image, and says what becomes of it.

@@ -108,7 +108,7 @@ pub(crate) async fn run(
         let (name, why) = (&one.name, printable_line(&why));
         let there = there(one, arguments.all_repos);
         output::note(&format!(
-            "warning: {name} does not say how it is: {why}; end it with: cofferdam{there} stop {name}\n"
+            "warning: {name} does not say how it is: {why}; to end it: cofferdam{there} stop {name}\n"
         ));
     }
     for one in manage::unreadable(&environment.home)? {

@@ -199,6 +199,12 @@ impl DevOptions {
         }
     }
 
+    /// Where it is made, as it was given, to be typed again.
+    pub(super) fn where_words(&self) -> String {
+        let (place, image) = (self.place, self.image.clone());
+        MadeIn { place, image }.words()
+    }
+
     pub(super) fn are_given(&self) -> bool {
         !self.ports.is_empty() || self.are_for_its_making()
     }

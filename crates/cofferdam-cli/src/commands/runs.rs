@@ -249,7 +249,7 @@ fn lines(record: &RunRecord, status: Status) -> Vec<(&'static str, String)> {
     for one in &record.iterations {
         let how = one
             .exit
-            .map_or_else(|| "ended by cofferdam".to_owned(), |exit| exit.to_string());
+            .map_or_else(|| "cut short".to_owned(), |exit| exit.to_string());
         let used = one
             .usage
             .map_or_else(String::new, |usage| format!(", {} tokens", tokens(usage)));

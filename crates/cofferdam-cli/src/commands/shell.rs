@@ -191,5 +191,8 @@ fn without_a_terminal(arguments: &Arguments) -> String {
     let branch = branch.map_or_else(String::new, |branch| {
         format!(" --branch {}", shell_word(branch.as_str()))
     });
-    format!("run a script with `cofferdam start{branch}`, then `cofferdam exec -i{branch} -- sh`")
+    let place = arguments.options.where_words();
+    format!(
+        "run a script with `cofferdam start{place}{branch}`, then `cofferdam exec -i{branch} -- sh`"
+    )
 }

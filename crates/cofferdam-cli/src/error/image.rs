@@ -35,7 +35,7 @@ pub(super) fn hint(error: &ImageError) -> Option<String> {
         ImageError::OtherDigest { .. } => {
             "it was changed since you read it: the same command without `--trust` shows it as it is now".to_owned()
         }
-        ImageError::Build { reason, refused } => {
+        ImageError::Build { reason, base, refused } => {
             let opens = refused.iter().find_map(|one| one.opens.as_ref());
             match opens {
                 Some(rule) => format!(
@@ -43,6 +43,10 @@ pub(super) fn hint(error: &ImageError) -> Option<String> {
                     refused.iter().map(|one| one.what.as_str()).take(5).collect::<Vec<_>>().join(", "),
                     shell_word(rule)
                 ),
+                None if is_about_its_base(reason) && !base => {
+                    "where no registry of images can be reached, build on an image that the engine has: change `FROM` in the Dockerfile"
+                        .to_owned()
+                }
                 None if is_about_its_base(reason) => {
                     "where no registry of images can be reached, name an image of Debian 12 that the engine has, with `--base-image`"
                         .to_owned()

@@ -212,7 +212,7 @@ impl Narrator {
                     (true, _) => "the agent signalled completion".to_owned(),
                     (false, Some(exit)) => exit.to_string(),
                     (false, None) if !started => "the agent did not start".to_owned(),
-                    (false, None) => "ended by cofferdam".to_owned(),
+                    (false, None) => "cut short".to_owned(),
                 };
                 (
                     Normal,

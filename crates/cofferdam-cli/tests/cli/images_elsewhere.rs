@@ -27,6 +27,14 @@ fn a_path_names_the_repository_and_each_command_works_as_printed() {
             let command = hinted(done);
             there(&command.iter().map(String::as_str).collect::<Vec<_>>())
         };
+        // Where Debian is there, or the base, that is what it has until then.
+        let made = world.cofferdam(&["create", "early", "--sandbox", engine]);
+        if made.status.success() {
+            let own = world.image();
+            let next = format!(" and not {own}: cofferdam build --sandbox {engine}\n");
+            assert!(made.stderr.contains(&next), "{made}");
+            world.cofferdam(&["delete", "early"]).expect_code(0);
+        }
         let shown = there(&[engine, "build-image", path]).expect_code(1);
         assert!(shown.stderr.contains("RUN touch /there"), "{shown}");
         world.expect_no_image();

@@ -269,10 +269,7 @@ fn one_whose_guest_does_not_answer() {
         .stderr
         .lines()
         .find(|line| line.starts_with("warning: box "));
-    let (_, command) = line
-        .unwrap()
-        .rsplit_once("end it with: cofferdam ")
-        .unwrap();
+    let (_, command) = line.unwrap().rsplit_once("to end it: cofferdam ").unwrap();
     // Of all, the others are paused, and it is said which one is not and what can be done.
     lives.create("two", &["--network", "none"]);
     let paused = lives.cofferdam(&["pause", "--all-envs"]).expect_code(1);

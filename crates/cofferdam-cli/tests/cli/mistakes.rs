@@ -351,7 +351,7 @@ fn what_did_not_start_was_not_ended() {
         done.stderr.contains("iteration 1: the agent did not start"),
         "{done}"
     );
-    assert!(!done.stderr.contains("ended by cofferdam"), "{done}");
+    assert!(!done.stderr.contains("cut short"), "{done}");
 }
 
 /// A limit that cannot be given is one refusal before anything is made; no warning comes first.

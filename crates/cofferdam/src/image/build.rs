@@ -76,6 +76,7 @@ pub(super) async fn build(
     let built = match built.map_err(ImageError::from) {
         Err(ImageError::Build { reason, .. }) => Err(ImageError::Build {
             reason,
+            base: repository.is_none(),
             refused: wall::refused(home, sandbox).await.unwrap_or_default(),
         }),
         other => other,

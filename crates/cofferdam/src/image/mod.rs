@@ -71,6 +71,8 @@ pub enum ImageError {
     #[error("the build failed: {reason}")]
     Build {
         reason: String,
+        /// Whether it is the base that was built.
+        base: bool,
         /// What its programs asked for, and the wall refused.
         refused: Vec<Refused>,
     },
@@ -84,6 +86,7 @@ impl From<BuildError> for ImageError {
             BuildError::Engine(error) => Self::Engine(error),
             BuildError::Failed(reason) => Self::Build {
                 reason,
+                base: false,
                 refused: Vec::new(),
             },
             BuildError::Cancelled => Self::Cancelled,

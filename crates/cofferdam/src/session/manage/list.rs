@@ -235,7 +235,11 @@ pub async fn ask(home: &Home, summaries: &mut [Summary]) -> Vec<(SandboxId, Stri
                     (_, SandboxError::OtherVersion { .. }) => State::OtherVersion,
                     _ => State::Silent,
                 };
-                return Some((one.id, error.to_string()));
+                let why = match error {
+                    SandboxError::Unsupported { what, hint } => format!("{what}: {hint}"),
+                    error => error.to_string(),
+                };
+                return Some((one.id, why));
             }
         }
         None
