@@ -125,6 +125,6 @@ fn of_one_that_is_there(
 fn native(message: &str) -> CliError {
     CliError::Failed {
         message: message.to_owned(),
-        hint: "see what it would be in a container: `cofferdam show-run --sandbox docker`, where there is no dev sandbox yet; what one has is in `cofferdam status`".to_owned(),
+        hint: "see what it would be in a container: `cofferdam show-run --sandbox docker`, where there is no dev sandbox yet; what one has is in `cofferdam status .`".to_owned(),
     }
 }
