@@ -66,8 +66,8 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     let name = Slug::sandbox_name(&arguments.name).map_err(|error| misnamed(&error))?;
-    let (json, names_image) = (arguments.json, arguments.sandbox.image.is_some());
-    let options = options(arguments, &name, environment)?;
+    let json = arguments.json;
+    let (options, names_image) = options(arguments, &name, environment)?;
     let caller = living::caller(environment, interrupt);
     let create = async |caller: &Caller| Box::pin(Session::create(caller, &options)).await;
     let made = living::shown(&caller, environment, create).await?;
@@ -105,7 +105,7 @@ pub(super) async fn unattended(
         sandbox,
         json: false,
     };
-    let mut options = options(arguments, name, environment)?;
+    let (mut options, _) = options(arguments, name, environment)?;
     options.setup = Some(SETUP.to_owned());
     Ok(options)
 }
@@ -126,11 +126,12 @@ pub(super) async fn plain(
     run(arguments, environment, interrupt).await.map(|_| ())
 }
 
+/// With whether an image is named, on the command line or in the configuration.
 fn options(
     arguments: Arguments,
     name: &Slug,
     environment: &Environment,
-) -> Result<SessionOptions, CliError> {
+) -> Result<(SessionOptions, bool), CliError> {
     let own = BranchStrategy::Branch {
         branch: format!("cofferdam/{name}")
             .parse()
@@ -139,11 +140,12 @@ fn options(
     };
     let sandbox = arguments.sandbox.or(&Defaults::read(environment)?);
     let contained = making::contained(&arguments.strategy, &sandbox, environment, own)?;
+    let names_image = sandbox.image.is_some();
     let making = making::session(sandbox, environment)?;
     let mut options = SessionOptions::new(environment.directory.clone(), contained);
     making.put_into(&mut options);
     options.name = Some(arguments.name);
-    Ok(options)
+    Ok((options, names_image))
 }
 
 fn told(record: &Record) -> Made<'_> {

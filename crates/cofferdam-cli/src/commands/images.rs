@@ -110,9 +110,6 @@ pub(super) async fn repository(
     Ok(here::repository_at(&there, environment, interrupt).await?)
 }
 
-/// In a checkout.
-const DOCKERFILE: &str = ".cofferdam/Dockerfile";
-
 /// Says so where a repository has a Dockerfile of its own, and a new sandbox has another image because nobody has built it.
 pub(super) fn tell_unbuilt(record: &Record) {
     let (Some(image), Ok(top)) = (&record.image, RepoPath::resolve(&record.repository)) else {
@@ -120,9 +117,9 @@ pub(super) fn tell_unbuilt(record: &Record) {
     };
     let base = format!("{BASE_IMAGE}:latest");
     let own = discovery::main(&top).image();
-    if (*image == base || image == engine::IMAGE) && top.as_path().join(DOCKERFILE).is_file() {
+    if (*image == base || image == engine::IMAGE) && image::has_dockerfile(top.as_path()) {
         output::note(&format!(
-            "note: {DOCKERFILE} is not built, so it has {image} and not {own}: cofferdam build --sandbox {}\n",
+            "note: .cofferdam/Dockerfile is not built, so it has {image} and not {own}: cofferdam build --sandbox {}\n",
             record.provider
         ));
     }

@@ -23,7 +23,7 @@ pub enum Progress<'a> {
 }
 
 /// Where packages come from. The user's own list may name none of them, and it is about agents.
-const REGISTRIES: [&str; 10] = [
+const REGISTRIES: [&str; 9] = [
     "deb.debian.org",
     "security.debian.org",
     "registry.npmjs.org",
@@ -33,7 +33,6 @@ const REGISTRIES: [&str; 10] = [
     "crates.io",
     "index.crates.io",
     "static.crates.io",
-    "codeload.github.com",
 ];
 
 /// What is open to a build beside the registries and the user's own rules.

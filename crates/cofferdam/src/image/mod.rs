@@ -17,7 +17,7 @@ use std::path::PathBuf;
 pub use base::{Base, Built, Variant, Versions, base_has, build_base};
 pub use build::Progress;
 pub use newest::Web;
-pub use repository::{STARTER, Source, build_repository};
+pub use repository::{STARTER, Source, build_repository, has_dockerfile};
 
 use crate::fsx::FileError;
 use crate::sandbox::SandboxError;

@@ -116,6 +116,11 @@ impl Source {
     }
 }
 
+/// Whether a checkout says what its image is.
+pub fn has_dockerfile(checkout: &Path) -> bool {
+    checkout.join(DIRECTORY).join(DOCKERFILE).is_file()
+}
+
 /// Builds the image of a repository on the base of this tag. `trusted`: the digest that somebody has agreed to, which counts from then on.
 pub async fn build_repository(
     engine: &Engine,

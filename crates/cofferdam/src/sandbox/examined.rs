@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags, makedev, openat2};
 use rustix::io::Errno;
 
 /// One thing that was looked at.
@@ -104,6 +104,9 @@ fn filter(pid: Option<i32>) -> Examined {
 const READ_ONLY: [&str; 5] = ["bus", "fs", "irq", "sys", "sysrq-trigger"];
 const HIDDEN: [&str; 4] = ["acpi", "kcore", "keys", "timer_list"];
 
+/// statfs(2)'s number of it.
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
+
 /// As its programs find it, whatever was mounted there over what.
 fn masks(pid: Option<i32>) -> Examined {
     let what = "its /proc";
@@ -138,14 +141,16 @@ fn open_places(root: &Path) -> rustix::io::Result<Vec<&'static str>> {
             Err(Errno::NOENT) => continue,
             Err(errno) => return Err(errno),
         };
-        let kind = FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode);
+        let found = rustix::fs::fstat(&place)?;
         let how = rustix::fs::fstatvfs(&place)?.f_flag;
         let is_read_only = how.contains(StatVfsMountFlags::RDONLY);
-        let closed = match (hidden, kind) {
-            // Hidden is what is `/dev/null`, or a directory with nothing in it.
-            (true, FileType::CharacterDevice) => true,
-            (false, _) | (true, FileType::Directory) => is_read_only,
+        let is_in_memory = rustix::fs::fstatfs(&place)?.f_type == TMPFS;
+        // Engines hide a file behind `/dev/null`, and a directory behind an empty one in memory.
+        let closed = match (hidden, FileType::from_raw_mode(found.st_mode)) {
+            (true, FileType::CharacterDevice) => found.st_rdev == makedev(1, 3),
+            (true, FileType::Directory) => is_read_only && is_in_memory,
             (true, _) => false,
+            (false, _) => is_read_only,
         };
         if !closed {
             open.push(name);
@@ -226,6 +231,25 @@ mod tests {
             routed(&of_4, &of_6),
             BTreeSet::from(["eth0".to_owned(), "eth1".to_owned()])
         );
+    }
+
+    #[test]
+    fn settings_that_can_be_written_are_named() {
+        let root = tempfile::tempdir().unwrap();
+        let proc = root.path().join("proc");
+        let make = |name: &str| fs::create_dir_all(proc.join(name)).unwrap();
+        make("");
+        assert_eq!(open_places(root.path()), Ok(vec![]));
+        for name in READ_ONLY.iter().chain(&HIDDEN) {
+            make(name);
+            assert_eq!(open_places(root.path()), Ok(vec![*name]));
+            fs::remove_dir(proc.join(name)).unwrap();
+        }
+        // A hidden file is a device, and no other one is.
+        fs::File::create(proc.join("keys")).unwrap();
+        assert_eq!(open_places(root.path()), Ok(vec!["keys"]));
+        std::os::unix::fs::symlink("keys", proc.join("sys")).unwrap();
+        assert_eq!(open_places(root.path()), Err(Errno::LOOP));
     }
 
     #[test]

@@ -228,7 +228,8 @@ pub(super) async fn halt(
     })
 }
 
-/// As [`halt`], and nobody is told that it was unasked. Whoever keeps the sandbox has it forgotten that there was an end.
+/// As [`halt`], and nobody is told that it was unasked. Callers that keep the sandbox call
+/// [`supervisor::forget_end`] afterwards.
 pub(super) async fn halt_as_asked(
     caller: &Caller,
     named: &Named,
@@ -236,7 +237,18 @@ pub(super) async fn halt_as_asked(
 ) -> Result<(), SessionError> {
     let directory = caller.home.sandbox(named.record.id);
     supervisor::expect_end(&directory);
-    halt(caller, named, provider).await
+    let halted = halt(caller, named, provider).await;
+    if halted.is_err() && goes_on(provider, &named.handle(caller)).await {
+        supervisor::expect_no_end(&directory);
+    }
+    halted
+}
+
+async fn goes_on(provider: &dyn BindMountProvider, handle: &Handle) -> bool {
+    matches!(
+        ask(provider, handle).await,
+        Ok(Condition::Running | Condition::Paused)
+    )
 }
 
 /// As [`halt`], of one that was stopped when this command asked, before it had the turn. `false`: somebody has started it since.
@@ -418,7 +430,7 @@ fn hold(directory: &Path, named: &Named) -> Result<File, SessionError> {
 
 impl Session {
     /// That it is stopped, and whether somebody asked for that: for who lost contact with it. What its supervisor knows stands when
-    /// nobody listens there any more. Bounded: 5 s, and those of an answer.
+    /// nobody listens there any more. Bounded: 5 s, and one answer's limit.
     pub async fn stopped(&self) -> SessionError {
         let (directory, until) = (self.directory(), Instant::now() + LOOKED);
         while Instant::now() < until && matches!(Supervisor::connect(&directory).await, Ok(Some(_)))
@@ -436,6 +448,10 @@ impl Session {
         let directory = self.directory();
         supervisor::expect_end(&directory);
         let closed = self.sandbox.close().await;
+        if closed.is_err() && self.condition().await.is_ok() {
+            supervisor::expect_no_end(&directory);
+            return closed;
+        }
         if Supervisor::end(&directory).await.is_ok() {
             let _ = supervisor::forget_end(&directory);
         }

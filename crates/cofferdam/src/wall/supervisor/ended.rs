@@ -28,6 +28,11 @@ pub fn expect_end(state_directory: &Path) {
     let _ = fsx::write_private(&state_directory.join(ASKED), b"");
 }
 
+/// For who could not end it: it goes on.
+pub fn expect_no_end(state_directory: &Path) {
+    let _ = fsx::remove_file_if_exists(&state_directory.join(ASKED));
+}
+
 /// For who ended it: after [`super::Supervisor::end`], when nobody writes there any more.
 pub fn forget_end(state_directory: &Path) -> Result<(), FileError> {
     fsx::remove_file_if_exists(&state_directory.join(ENDED))?;

@@ -8,7 +8,7 @@ mod rules;
 mod start;
 
 pub use cofferdam_wall::supervisor::Wall;
-pub use ended::{ended_unasked, expect_end, forget_end};
+pub use ended::{ended_unasked, expect_end, expect_no_end, forget_end};
 pub use error::SupervisorError;
 pub use found::{Status, Supervisor, VERSION};
 pub(super) use rules::write;
