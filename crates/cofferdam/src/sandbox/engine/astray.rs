@@ -61,13 +61,14 @@ const MADE_LATER: [&str; 7] = [
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Known(BTreeMap<String, Way>);
 
-/// Refuses an image by the name of what leads astray. `body`: what the engine is to be asked for.
+/// Refuses an image by the name of what leads astray. `body`: what the engine is to be asked for; `inside`: what of it no image can know,
+/// and need not be looked at.
 pub(super) async fn check(
     client: &Client,
     options: &EngineOptions,
     (id, whose): (SandboxId, &Whose),
     image: &Chosen,
-    body: &Body,
+    (body, inside): (&Body, &Inside),
 ) -> Result<(), SandboxError> {
     let Some(image_id) = &image.id else {
         return Ok(());
@@ -97,7 +98,7 @@ pub(super) async fn check(
             ));
         }
     }
-    let ways = ways(&mounted, &volumes);
+    let ways = ways(&mounted, &volumes, inside);
     let place = places::image(options, client.kind(), image_id);
     let mut known = recall(&place);
     let learn = async |paths: &BTreeSet<String>, known: &mut Known| {
@@ -130,7 +131,7 @@ pub(super) async fn check(
     }
     let Some(link) = links else { return Ok(()) };
     // An engine says where a link leads at last. What lies on its way there may be something else when all is mounted.
-    let covered = covered(&mounted);
+    let covered = covered(&mounted, inside);
     learn(&covered, &mut known).await?;
     let leads_on = |path: &&String| !matches!(known.0.get(*path), Some(Way::Absent | Way::End));
     match covered.iter().find(leads_on) {
@@ -148,8 +149,8 @@ pub(super) async fn check(
 }
 
 /// What is something else in a container that runs: where the host's files are, and what a runtime makes.
-fn covered(mounted: &Targets) -> BTreeSet<String> {
-    let binds = mounted.binds.iter();
+fn covered(mounted: &Targets, inside: &Inside) -> BTreeSet<String> {
+    let binds = mounted.binds.iter().filter(|one| !inside.has(one));
     let binds = binds.map(|one| one.to_string_lossy().into_owned());
     binds.chain(MADE_LATER.map(str::to_owned)).collect()
 }
@@ -214,14 +215,12 @@ pub(super) fn expected(body: &Body, image: &Chosen) -> Expected {
 
 /// All paths of the image by which an engine comes to where it mounts. What lies in another mount is not the image's; what lies in a
 /// volume is.
-fn ways(mounted: &Targets, volumes: &[PathBuf]) -> BTreeSet<String> {
+fn ways(mounted: &Targets, volumes: &[PathBuf], inside: &Inside) -> BTreeSet<String> {
     let theirs = THEIRS.map(PathBuf::from);
     let mut ways = BTreeSet::new();
     for target in mounted.all().chain(volumes).chain(&theirs) {
-        if mounted
-            .all()
-            .any(|one| target.starts_with(one) && target != one)
-        {
+        let is_in_another = (mounted.all()).any(|one| target.starts_with(one) && target != one);
+        if is_in_another || inside.has(target) {
             continue;
         }
         let steps = target.ancestors().filter(|step| step.parent().is_some());
@@ -330,12 +329,27 @@ mod tests {
             &["/workspace/a", "/workspace/a/.git", "/home/agent/.claude"],
             &["/home/agent"],
         );
-        let ways = ways(&mounted, &[PathBuf::from("/workspace")]);
+        let inside = Inside::random().unwrap();
+        let ways = ways(&mounted, &[PathBuf::from("/workspace")], &inside);
         let ours = ways
             .iter()
             .filter(|way| way.starts_with("/workspace") || way.starts_with("/home"));
         let expected = ["/home", "/home/agent", "/workspace", "/workspace/a"];
         assert_eq!(ours.collect::<Vec<_>>(), expected);
+    }
+
+    /// Each container has other names there: what was known of an image would never be all.
+    #[test]
+    fn what_no_image_can_know_is_not_looked_at() {
+        let (inside, other) = (Inside::random().unwrap(), Inside::random().unwrap());
+        let (guest, others) = (inside.guest(), other.guest());
+        let mounted = mounted(&["/workspace", &guest, &others], &[]);
+        let looked_at = ways(&mounted, &[], &inside);
+        assert!(looked_at.contains("/workspace"));
+        assert!(looked_at.contains(&others));
+        for all in [looked_at, covered(&mounted, &inside)] {
+            assert!(!all.iter().any(|way| inside.has(Path::new(way))), "{all:?}");
+        }
     }
 
     #[test]

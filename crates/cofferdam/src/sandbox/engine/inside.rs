@@ -1,6 +1,8 @@
 //! Where in a container lies what is ours: below a directory whose name is random. An image cannot know it, so it has nothing there that
 //! would lead an engine elsewhere: a link in its place would have the engine start a program of the image's as process 1.
 
+use std::path::Path;
+
 use super::super::guest::start_error;
 use crate::sandbox::SandboxError;
 use crate::text::hex;
@@ -19,6 +21,11 @@ impl Inside {
             ));
         }
         Ok(Self(format!("/.cofferdam-{}", hex(&bytes))))
+    }
+
+    /// Whether this path is there: no image has anything at it.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        path.starts_with(&self.0)
     }
 
     /// The program of process 1.

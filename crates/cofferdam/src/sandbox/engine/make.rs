@@ -139,7 +139,7 @@ pub(super) async fn come_up(
         options,
         (spec.id, whose),
         image,
-        &made,
+        (&made, &inside),
     ))
     .await?;
     go_on(cancel)?;
