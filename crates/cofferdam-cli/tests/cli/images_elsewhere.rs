@@ -10,7 +10,7 @@ use crate::environment::{Done, finish};
 use crate::images::{SHELL, dockerfile, hinted};
 use crate::lives::OnTerminal;
 
-// covers: S3-28 S3-31
+// covers: S3-28
 #[test]
 fn a_path_names_the_repository_and_each_command_works_as_printed() {
     for world in worlds() {
