@@ -187,14 +187,13 @@ impl World {
         self.environment.expect_clean();
         // A holder goes when its sandbox is up or gone, and its engine is done with it a moment later.
         let began = Instant::now();
-        while !self.containers().is_empty() {
-            let waited = began.elapsed();
+        loop {
             let left = self.containers();
-            assert!(
-                waited.as_secs() < 10,
-                "containers of {}: {left:?}",
-                self.engine
-            );
+            if left.is_empty() {
+                break;
+            }
+            let waited = began.elapsed().as_secs();
+            assert!(waited < 10, "containers of {}: {left:?}", self.engine);
             std::thread::sleep(Duration::from_millis(50));
         }
         assert_eq!(self.tried(), [""; 0], "trials of {}", self.engine);

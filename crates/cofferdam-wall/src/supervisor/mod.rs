@@ -6,7 +6,7 @@
 //!
 //! - `messages`: what is said to it and what it answers. `list`: the rules that it knows. Both pure.
 //! - `begin`, `confine`: what it is started with, and what it gives up.
-//! - `serve`, `clients`: the loop, and who asks. `place`: the state directory.
+//! - `serve`, `clients`: the loop, and who asks. `state_directory`: what lies there.
 //! - `link`, `carried`, `exchange`: its place behind the wall.
 
 mod list;

@@ -6,7 +6,7 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::archive::Archive;
-use super::build::{Opened, Progress, build};
+use super::build::{Of, Progress, build};
 use super::newest::{Registry, Web, check_version, newest};
 use super::{ImageError, check_tag};
 use crate::authorities;
@@ -109,9 +109,7 @@ pub async fn build_base(
         labels: BTreeMap::new(),
         anew: false,
     };
-    // oh-my-zsh's.
-    let opened = Opened::Names(&["github.com"]);
-    let image = build(engine, home, opened, recipe, cancel, &mut said).await?;
+    let image = build(engine, home, Of::Base, recipe, cancel, &mut said).await?;
     Ok(Built {
         name,
         image,

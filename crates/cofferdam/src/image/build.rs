@@ -35,25 +35,27 @@ const REGISTRIES: [&str; 9] = [
     "static.crates.io",
 ];
 
-/// What is open to a build beside the registries and the user's own rules.
-pub(super) enum Opened<'a> {
-    /// Of the base: whose Dockerfile is ours.
-    Names(&'a [&'a str]),
-    /// What a repository's rules say.
-    AsIn(&'a RepoPath),
+/// Of the base's own: oh-my-zsh.
+const OF_BASE: [&str; 1] = ["github.com"];
+
+/// Whose image is built: that says what is open to it beside the registries and the user's own rules.
+pub(super) enum Of<'a> {
+    Base,
+    /// With the rules that this repository has.
+    Repository(&'a RepoPath),
 }
 
 pub(super) async fn build(
     engine: &Engine,
     home: &Home,
-    opened: Opened<'_>,
+    of: Of<'_>,
     recipe: Recipe,
     cancel: &CancellationToken,
     said: &mut (dyn FnMut(Progress<'_>) + Send),
 ) -> Result<Image, ImageError> {
-    let (names, repository) = match opened {
-        Opened::Names(names) => (names, None),
-        Opened::AsIn(repository) => (&[][..], Some(repository)),
+    let (names, repository) = match of {
+        Of::Base => (&OF_BASE[..], None),
+        Of::Repository(repository) => (&[][..], Some(repository)),
     };
     let registries = (REGISTRIES.iter().chain(names)).map(|name| Rule::parse(name, Origin::Flag));
     let start = |error: &dyn std::fmt::Display| SandboxError::Start(error.to_string());

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::archive::Archive;
 use super::base::Built;
-use super::build::{Opened, Progress, build};
+use super::build::{Of, Progress, build};
 use super::dockerfile::{self, BASE_TAG};
 use super::{ImageError, agreed, check_tag};
 use crate::home::Home;
@@ -167,8 +167,8 @@ pub async fn build_repository(
         labels,
         anew: false,
     };
-    let opened = Opened::AsIn(&source.repository);
-    let image = build(engine, home, opened, recipe, cancel, &mut said).await?;
+    let of = Of::Repository(&source.repository);
+    let image = build(engine, home, of, recipe, cancel, &mut said).await?;
     Ok(Built {
         name,
         image,
