@@ -153,7 +153,7 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
     };
     let mut there = dev::find(&caller, &repository.top, &of)?;
     if let Some(record) = &there {
-        refuse_options(record, options)?;
+        refuse_options(record, options, environment)?;
     }
     let defaults = Defaults::read(environment)?;
     let given = options.ports()?;
@@ -184,16 +184,23 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
     Ok((session, came))
 }
 
-/// What counts when one is made cannot be given for one that is there.
-pub(super) fn refuse_options(record: &Record, options: &DevOptions) -> Result<(), CliError> {
-    if !options.beside(&record.provider).are_for_its_making() {
+/// What counts when one is made cannot be given for one that is there, unless it has that already.
+pub(super) fn refuse_options(
+    record: &Record,
+    options: &DevOptions,
+    environment: &Environment,
+) -> Result<(), CliError> {
+    let others = options.not_of(record, environment)?;
+    if others.is_empty() {
         return Ok(());
     }
     let name = &record.name;
+    let flags = others.iter().map(|flag| format!("`{flag}`"));
+    let flags = flags.collect::<Vec<_>>().join(", ");
     Err(CliError::Misused {
-        message: format!("{name} is there already, and was made without these options"),
+        message: format!("{name} is there already, and was not made with this {flags}"),
         hint: format!(
-            "leave them out; or end it with `cofferdam delete {name}`, and it is made anew with them: its history and its shelf stay"
+            "leave that out; or end it with `cofferdam delete {name}`, and it is made anew with it: its history and its shelf stay"
         ),
     })
 }

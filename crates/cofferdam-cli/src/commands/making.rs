@@ -13,7 +13,7 @@ use cofferdam::config::{Cpus, ProviderKind, Strategy as Choice, is_image_name};
 use cofferdam::names::{BASE_IMAGE, BranchName, RepoPath};
 use cofferdam::network::NetworkKind;
 use cofferdam::published::{self, PublishedPort};
-use cofferdam::registry::ExtraMount;
+use cofferdam::registry::{ExtraMount, Reach, Record};
 use cofferdam::runs::RunRecord;
 use cofferdam::sandbox::engine::{Engine, EngineOptions, Kind};
 use cofferdam::sandbox::native::Native;
@@ -209,20 +209,51 @@ impl DevOptions {
         !self.ports.is_empty() || self.are_for_its_making()
     }
 
-    /// Those that do not only say where it is already.
-    pub(super) fn beside(&self, provider: &str) -> Self {
-        let mut others = self.clone();
-        others.place = others.place.filter(|place| place.name() != provider);
-        others
-    }
-
     /// Whether one is given that counts when it is made, and not later.
-    pub(super) fn are_for_its_making(&self) -> bool {
+    fn are_for_its_making(&self) -> bool {
         self.place.is_some()
             || self.image.is_some()
             || self.network.is_some()
             || !self.mounts.is_empty()
             || !self.variables.is_empty()
+    }
+
+    /// The flags of those that count when it is made, and that this one was not made with. Variables are nobody's to compare.
+    pub(super) fn not_of(
+        &self,
+        record: &Record,
+        environment: &Environment,
+    ) -> Result<Vec<&'static str>, CliError> {
+        let place = self.place.map(ProviderName::name);
+        let network = record.network.as_ref().map(Reach::kind);
+        let mut mounts = mounts(&self.mounts, environment)?;
+        for mount in &mut mounts {
+            // As the record has it.
+            if let Ok(source) = mount.source.canonicalize() {
+                mount.source = source;
+            }
+        }
+        let others = [
+            (
+                "--sandbox",
+                place.is_some_and(|place| place != record.provider),
+            ),
+            (
+                "--image",
+                self.image.is_some() && self.image != record.image,
+            ),
+            (
+                "--network",
+                self.network.is_some() && self.network != network,
+            ),
+            (
+                "--mount",
+                mounts.iter().any(|mount| !record.mounts.contains(mount)),
+            ),
+            ("--env", !self.variables.is_empty()),
+        ];
+        let others = others.into_iter().filter(|(_, differs)| *differs);
+        Ok(others.map(|(flag, _)| flag).collect())
     }
 }
 

@@ -88,7 +88,8 @@ pub(crate) async fn run(
     let name = session.id().to_string();
     let shell = find(&session, environment).await?;
     // It may have been named by what becomes its name, or by its id.
-    let prompt = prompt(&shell, session.name().as_str());
+    let colour = environment.colour.on_stdout();
+    let prompt = prompt(&shell, session.name().as_str(), colour);
     drop(session);
     exec.environment.insert("PS1".into(), prompt.into());
     exec.environment.insert("SHELL".into(), shell.clone());
@@ -174,10 +175,16 @@ async fn find(session: &Session, environment: &Environment) -> Result<OsString, 
 }
 
 /// Names the sandbox and the directory, in each shell's own language. Whatever the sandbox's own files set comes after it.
-fn prompt(shell: &OsStr, name: &str) -> String {
-    match Path::new(shell).file_name().and_then(OsStr::to_str) {
-        Some("zsh") => format!("{name}:%~%# "),
-        Some("bash") => format!(r"{name}:\w\$ "),
+fn prompt(shell: &OsStr, name: &str, colour: bool) -> String {
+    let shell = Path::new(shell).file_name().and_then(OsStr::to_str);
+    match (shell, colour) {
+        (Some("zsh"), true) => format!("%B%F{{green}}{name}:%F{{blue}}%~%f%b%# "),
+        (Some("zsh"), false) => format!("{name}:%~%# "),
+        // The branch is what our own start file knows; another one of the user's may have taken its place.
+        (Some("bash"), true) => format!(
+            r"\[\e[1;32m\]{name}:\[\e[1;34m\]\w\[\e[0;33m\]$(__cofferdam_branch 2>/dev/null)\[\e[0m\]\$ "
+        ),
+        (Some("bash"), false) => format!(r"{name}:\w$(__cofferdam_branch 2>/dev/null)\$ "),
         _ => format!("{name}:$PWD$ "),
     }
 }

@@ -57,7 +57,7 @@ pub(crate) async fn run(
     // Nobody makes or ends one meanwhile.
     let turn = dev::turn(&caller, &repository.top).await?;
     let words = if let Some(record) = library::find(&caller, &repository.top, &of)? {
-        dev::refuse_options(&record, &options)?;
+        dev::refuse_options(&record, &options, environment)?;
         of_one_that_is_there(&record, environment)?
     } else {
         Box::pin(of_one_that_would_be(of, options, &caller, environment)).await?

@@ -153,7 +153,7 @@ fn in_shelf(error: &ShelfError) -> Cause<'_> {
         ShelfError::Git(error) => Some(error),
         ShelfError::Vault(error) => Some(error),
         ShelfError::File(error) => Some(error),
-        ShelfError::Jail { .. } | ShelfError::Failed { .. } => None,
+        ShelfError::Jail { .. } | ShelfError::Failed { .. } | ShelfError::Another { .. } => None,
     }
 }
 

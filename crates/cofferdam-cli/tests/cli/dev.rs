@@ -52,10 +52,9 @@ fn a_day_in_a_checkout() {
     // Shells have what they need for a day.
     let shell = lives.exec(
         "dev",
-        "bash -ic 'alias freeclaude; echo $HISTFILE' 2>/dev/null",
+        "bash -ic 'alias freeclaude ls; echo $HISTFILE$(__cofferdam_branch)' 2>/dev/null",
     );
-    let said =
-        "alias freeclaude='claude --dangerously-skip-permissions'\n/commandhistory/.bash_history\n";
+    let said = "alias freeclaude='claude --dangerously-skip-permissions'\nalias ls='ls --color=auto'\n/commandhistory/.bash_history (main)\n";
     assert_eq!(shell.stdout, said, "{shell}");
 
     // Who leaves finds their commits on the branch that is checked out, and a clean tree.
@@ -500,6 +499,21 @@ fn what_does_not_go_together_is_refused() {
     let done = lives.cofferdam(&["start", "--env", "A=1"]);
     assert_eq!(done.status.code(), Some(2), "{done}");
     assert!(done.stderr.contains("dev is there already"), "{done}");
+    // What it has already may be said again; what it has not is named.
+    lives.write("../shown/a.txt", "a\n");
+    let with = ["start", "--branch", "with", "--network", "none"];
+    let with = [&with[..], &["--mount", "../shown"]].concat();
+    for _ in 0..2 {
+        lives.cofferdam(&with).expect_code(0);
+    }
+    let other = ["start", "--branch", "with", "--network", "open"];
+    let other = [&other[..], &["--mount", "../shown:/other"]].concat();
+    let other = lives.cofferdam(&other).expect_code(2);
+    let named = "dev-with is there already, and was not made with this `--network`, `--mount`";
+    assert!(other.stderr.contains(named), "{other}");
+    lives
+        .cofferdam(&["delete", "--force", "dev-with"])
+        .expect_code(0);
     let done = lives.cofferdam(&["start", "dev", "--branch", "x"]);
     assert_eq!(done.status.code(), Some(2), "{done}");
     let done = lives.cofferdam(&["start", "--branch", "y", "--build"]);

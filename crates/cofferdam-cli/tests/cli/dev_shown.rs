@@ -67,7 +67,9 @@ fn show_run_says_what_is_asked_of_the_engine() {
                 "{target}: {shown}"
             );
         }
-        let refused = world.cofferdam(&show).expect_code(2);
+        assert_eq!(world.cofferdam(&show).expect_code(0).stdout, shown);
+        let other = ["show-run", "--image", "another"];
+        let refused = world.cofferdam(&other).expect_code(2);
         assert!(refused.stderr.contains("dev is there already"), "{refused}");
         world.cofferdam(&["stop"]).expect_code(0);
         assert_eq!(world.cofferdam(&["show-run"]).expect_code(0).stdout, shown);

@@ -33,8 +33,17 @@ fn use_and_leave(shell: &mut OnTerminal, kind: &str) {
 fn the_best_shell_that_is_inside() {
     for (inside, best, prompt) in [
         (&["sh"][..], "sh", "box:/workspace/repository$ "),
-        (&["bash", "sh"], "bash", "box:/workspace/repository$ "),
-        (&["zsh", "bash", "sh"], "zsh", "box:/workspace/repository% "),
+        // With colours, as the terminal has them.
+        (
+            &["bash", "sh"],
+            "bash",
+            "box:\u{1b}[1;34m/workspace/repository",
+        ),
+        (
+            &["zsh", "bash", "sh"],
+            "zsh",
+            "box:\u{1b}[34m/workspace/repository",
+        ),
     ] {
         let Some(lives) = with_only(inside) else {
             skip!("a sandbox with {best}: this machine has none");

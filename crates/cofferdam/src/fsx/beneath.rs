@@ -1,10 +1,11 @@
 //! Opening names below a directory without ever leaving it: no symlink, no `..`, no magic link is
 //! followed, whatever somebody changes meanwhile (openat2(2)).
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 /// Opens `path` below `root`. Blocking devices and pipes do not block the opening.
@@ -71,6 +72,24 @@ pub(crate) fn root(path: &Path) -> Result<OwnedFd, Errno> {
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
         Mode::empty(),
     )
+}
+
+/// Makes the directory `path` below `root`; what it lies in is there.
+pub(crate) fn make_directory(root: impl AsFd, path: &Path) -> Result<(), Errno> {
+    let (above, name) = above(root, path)?;
+    rustix::fs::mkdirat(above, name, Mode::from_raw_mode(0o777))
+}
+
+/// Removes the directory `path` below `root` where nothing is in it.
+pub(crate) fn remove_directory(root: impl AsFd, path: &Path) -> Result<(), Errno> {
+    let (above, name) = above(root, path)?;
+    rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)
+}
+
+fn above(root: impl AsFd, path: &Path) -> Result<(OwnedFd, &OsStr), Errno> {
+    let name = path.file_name().ok_or(Errno::INVAL)?;
+    let above = directory(root, path.parent().unwrap_or(Path::new("")))?;
+    Ok((above, name))
 }
 
 /// Reads at most `limit` bytes of the regular file `path`; `None` where a longer one lies.

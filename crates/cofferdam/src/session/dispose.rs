@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::event::Notice;
 use super::layers;
 use super::uncommitted::uncommitted;
-use crate::fsx;
+use crate::fsx::{self, beneath};
 use crate::git::land::Landing;
 use crate::git::private_clone::PrivateClone;
 use crate::git::refs::{self, Own, Transaction};
@@ -167,10 +167,12 @@ fn remove_made_directories(owned: &mut Owned, disposal: &Disposal<'_>) {
             _ => return,
         },
     };
-    let workspace = owned.record.workspace(disposal.home);
-    for name in &owned.record.made_directories {
-        // Fails if something is in it, and that is right.
-        let _ = std::fs::remove_dir(workspace.join(name));
+    // An agent may have put a symlink in the place of what lies above.
+    if let Ok(root) = beneath::root(&owned.record.workspace(disposal.home)) {
+        for name in &owned.record.made_directories {
+            // Fails if something is in it, and that is right.
+            let _ = beneath::remove_directory(&root, Path::new(name));
+        }
     }
     drop(alone);
 }

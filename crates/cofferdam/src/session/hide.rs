@@ -10,7 +10,7 @@ use super::error::RunErrorKind;
 use super::event::Notice;
 use super::plan::error::PlanError;
 use crate::config::Valued;
-use crate::fsx;
+use crate::fsx::{self, FileError};
 use crate::git::{Oid, Repository, below};
 
 /// An empty file in the state directory, that lies over hidden files.
@@ -114,11 +114,11 @@ pub(super) fn is_there(top: &Path, path: &Path) -> bool {
 
 /// What of `hidden` is to be covered in `workspace`, with the empty file that is needed for it made in
 /// `state`. What is not there shows nothing.
-pub(super) fn cover(
+pub(super) fn cover<E: From<PlanError> + From<FileError>>(
     state: &Path,
     workspace: &Path,
     hidden: &[PathBuf],
-) -> Result<Vec<Covered>, RunErrorKind> {
+) -> Result<Vec<Covered>, E> {
     let mut covered = Vec::new();
     for path in hidden {
         match lies_at(workspace, path) {

@@ -95,31 +95,11 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Mounts {
     mounts.push(mount(clone.git_dir, git_inside.clone(), Access::ReadWrite));
     mounts.push(mount(clone.hooks, git_inside.join(HOOKS), Access::ReadOnly));
     mounts.push(mount(clone.vault, INSIDE_VAULT.into(), Access::ReadOnly));
-    // A mount point can be neither moved nor removed, but what it lies in can: `mv libs old; mkdir -p
-    // libs/sub/.git` would put another one in its place. So every directory above is one too.
-    let above: BTreeSet<&Path> = read_only
-        .iter()
-        .chain(hidden.iter().map(|one| &one.path))
-        .flat_map(|path| path.ancestors().skip(1))
-        .filter(|above| !above.as_os_str().is_empty())
-        .collect();
-    // Another agent may be at work in the same checkout, so the host's paths are not walked again.
-    let again = |path: &Path, access| Mount {
-        source: MountSource::Target,
-        target: target.join(path),
-        access,
-    };
-    mounts.extend(above.iter().map(|path| again(path, Access::ReadWrite)));
-    mounts.extend(read_only.iter().map(|path| again(path, Access::ReadOnly)));
+    mounts.extend(unwritable(target, read_only, hidden));
     // After those that show a part of the workspace once more.
     let begins = mounts.len();
     mounts.extend(passing(state, target, frozen, doors));
     let passing = begins..mounts.len();
-    let nothing = |target: PathBuf| Mount {
-        source: MountSource::Nothing,
-        target,
-        access: Access::ReadOnly,
-    };
     for Submodule { path, shown } in submodules {
         let (from, to) = match shown {
             Shown::Nothing => {
@@ -140,20 +120,59 @@ pub(super) fn mounts(workspace: &Workspace<'_>) -> Mounts {
         let mut empty = (submodules.iter()).filter(|module| module.shown == Shown::Nothing);
         empty.any(|module| one.path.starts_with(&module.path))
     };
-    mounts.extend(hidden.iter().filter(|one| !is_gone(one)).map(|one| {
-        let target = target.join(&one.path);
-        if one.is_directory {
-            nothing(target)
-        } else {
-            mount(state.join(NO_FILE), target, Access::ReadOnly)
-        }
-    }));
+    mounts.extend(
+        hidden
+            .iter()
+            .filter(|one| !is_gone(one))
+            .map(|one| covering(state, target, one)),
+    );
     if mask_config {
         mounts.push(nothing(target.join(".cofferdam")));
     }
     Mounts {
         all: mounts,
         passing,
+    }
+}
+
+fn nothing(target: PathBuf) -> Mount {
+    Mount {
+        source: MountSource::Nothing,
+        target,
+        access: Access::ReadOnly,
+    }
+}
+
+/// What nobody may write, below the workspace at `target`. A mount point can be neither moved nor removed, but what it lies in can: `mv
+/// libs old; mkdir -p libs/sub/.git` would put another one in its place. So every directory above is one too, also of what is hidden.
+pub(super) fn unwritable(target: &Path, read_only: &[PathBuf], hidden: &[Covered]) -> Vec<Mount> {
+    let above: BTreeSet<&Path> = read_only
+        .iter()
+        .chain(hidden.iter().map(|one| &one.path))
+        .flat_map(|path| path.ancestors().skip(1))
+        .filter(|above| !above.as_os_str().is_empty())
+        .collect();
+    // Another agent may be at work in the same checkout, so the host's paths are not walked again.
+    let again = |path: &Path, access| Mount {
+        source: MountSource::Target,
+        target: target.join(path),
+        access,
+    };
+    let above = above.into_iter().map(|path| again(path, Access::ReadWrite));
+    let read_only = read_only.iter().map(|path| again(path, Access::ReadOnly));
+    above.chain(read_only).collect()
+}
+
+/// Lies over what is hidden.
+pub(super) fn covering(state: &Path, target: &Path, hidden: &Covered) -> Mount {
+    let target = target.join(&hidden.path);
+    if hidden.is_directory {
+        return nothing(target);
+    }
+    Mount {
+        source: MountSource::Path(state.join(NO_FILE)),
+        target,
+        access: Access::ReadOnly,
     }
 }
 

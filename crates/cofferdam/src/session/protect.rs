@@ -2,26 +2,32 @@
 //! put something in their place.
 
 use std::collections::BTreeSet;
+use std::os::fd::AsFd;
 use std::path::{Component, Path, PathBuf};
 
+use rustix::io::Errno;
+
 use super::emitter::Emitter;
-use super::error::RunErrorKind;
 use super::event::Notice;
 use super::plan::error::PlanError;
 use super::{hide, shared};
 use crate::config::Merged;
-use crate::fsx::{Context, FileError};
+use crate::fsx::{self, Context, FileError, beneath};
 use crate::git::own_files;
 use crate::git::steering::InTree;
 use crate::git::{below, nested};
 use crate::home::Home;
-use crate::registry::{self, Mode, Owned, PathText, Record, Strategy};
+use crate::registry::{self, Mode, Owned, PathText, RegistryError, Strategy};
 
 /// Made for a sandbox's time where it is missing: what covers it needs a place to lie on.
 const OWN: &str = own_files::DIRECTORY;
 /// Read-only where it is there. Where it is not, nothing is made but for a dev sandbox, in which a person installs what puts hooks
 /// there: what an agent puts there runs only if the user's git is told to look there (`core.hooksPath`), and then it is protected by that.
 const HOOKS: &str = ".husky";
+
+/// In the state directory: what of the workspace the user's git ran or obeyed when the sandbox was started.
+const STEERING: &str = "steering.json";
+const STEERING_LIMIT: u64 = 4 << 20;
 
 /// A path that the configuration protects, made plain. None: no sandbox may change it anyway.
 pub(super) fn plain(top: &Path, path: &Path) -> Option<Result<PathBuf, PlanError>> {
@@ -48,23 +54,40 @@ pub(super) fn by_now(known: &[PathText], config: &Merged, top: &Path) -> Vec<Pat
     all
 }
 
+/// What protection is made of, relative to the workspace.
+#[derive(Debug)]
+pub(super) struct Protection {
+    /// Gitlinks; at a later start whatever was read-only.
+    pub known: Vec<PathBuf>,
+    /// Nested git directories that are no agent's.
+    pub before: BTreeSet<PathBuf>,
+    /// What no commit may change either.
+    pub named: Vec<PathText>,
+    pub steering: InTree,
+}
+
 /// Makes the directories that protection needs and lists what is mounted read-only: them, gitlinks, nested git
 /// directories, and what the user's git runs or obeys. What was there before is remembered, so that new ones can be told later.
-pub(super) fn protect(
+pub(super) fn protect<E: From<RegistryError> + From<FileError>>(
     owned: &mut Owned,
     home: &Home,
-    gitlinks: Vec<PathBuf>,
-    before: BTreeSet<PathBuf>,
-    steering: InTree,
+    protection: Protection,
     events: &Emitter,
-) -> Result<Vec<PathBuf>, RunErrorKind> {
+) -> Result<Vec<PathBuf>, E> {
     if owned.record.mode != Mode::Bind {
         return Ok(Vec::new());
     }
+    let Protection {
+        known,
+        before,
+        named,
+        steering,
+    } = protection;
     let workspace = owned.record.workspace(home);
-    let theirs = made_by_others(owned, home)?;
+    let mut made_before = made_by_others(owned, home)?;
+    made_before.extend(owned.record.made_directories.iter().map(PathBuf::from));
     owned.record.nested_before = before.iter().cloned().map(PathText).collect();
-    let mut read_only: Vec<PathBuf> = gitlinks
+    let mut read_only: Vec<PathBuf> = known
         .into_iter()
         .filter(|path| workspace.join(path).is_dir())
         .collect();
@@ -84,7 +107,7 @@ pub(super) fn protect(
     // Something with an extension would be a file, and is for the gate.
     let lived_in: BTreeSet<PathBuf> = match owned.record.dev {
         Some(_) => {
-            let named = owned.record.protected.iter().map(|path| path.0.clone());
+            let named = named.iter().map(|path| path.0.clone());
             let all = named.filter(|path| path.extension().is_none());
             let all = all.chain([HOOKS.into()]);
             all.filter(|path| may_be_made(&workspace, path)).collect()
@@ -99,26 +122,25 @@ pub(super) fn protect(
     let above: BTreeSet<&Path> = above
         .filter(|path| !path.as_os_str().is_empty())
         .chain([Path::new(OWN)])
-        .filter(|path| is_missing(path) || theirs.contains(*path))
+        .filter(|path| is_missing(path) || made_before.contains(*path))
         .collect();
     // They are removed in this order.
     owned.record.made_directories = above.iter().rev().filter_map(|path| made(path)).collect();
     owned.save()?;
+    let root = beneath::root(&workspace).context("open", &workspace)?;
     for path in &above {
-        let path = workspace.join(path);
-        match std::fs::create_dir(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            done => done.context("create", &path)?,
-        }
+        make(&root, &workspace, path)?;
     }
+    let is_covered =
+        |read_only: &[PathBuf], path: &Path| read_only.iter().any(|above| path.starts_with(above));
     let there = workspace.join(HOOKS).symlink_metadata();
-    if there.is_ok_and(|found| found.is_dir()) {
+    if there.is_ok_and(|found| found.is_dir()) && !is_covered(&read_only, HOOKS.as_ref()) {
         read_only.push(HOOKS.into());
     }
     // What is behind a link is somewhere else, and what is not there yet is for the gate.
-    let protected = owned.record.protected.iter().map(|path| &path.0);
+    let protected = named.iter().map(|path| &path.0);
     for path in protected.filter(|path| hide::is_there(&workspace, path)) {
-        if !read_only.iter().any(|above| path.starts_with(above)) {
+        if !is_covered(&read_only, path) {
             read_only.push(path.clone());
         }
     }
@@ -127,8 +149,18 @@ pub(super) fn protect(
         files,
         open,
     } = steering;
+    let all: Vec<PathText> = directories
+        .iter()
+        .chain(&files)
+        .cloned()
+        .map(PathText)
+        .collect();
+    let known = owned.directory().join(STEERING);
+    let bytes =
+        serde_json::to_vec(&all).map_err(|error| FileError::new("write", &known, error.into()))?;
+    fsx::write_private(&known, &bytes)?;
     for path in directories.into_iter().chain(files) {
-        if !read_only.iter().any(|above| path.starts_with(above)) {
+        if !is_covered(&read_only, &path) {
             read_only.push(path);
         }
     }
@@ -144,21 +176,28 @@ pub(super) fn protect(
     Ok(read_only)
 }
 
-/// Makes those again that were made for this sandbox and are gone while it was stopped: they are empty, and a user's `git stash` or `git
-/// clean` takes them away.
-pub(super) fn make_again(record: &Record, workspace: &Path) -> Result<(), FileError> {
-    // They are removed in their order.
-    for path in record.made_directories.iter().rev().map(Path::new) {
-        if !may_be_made(workspace, path) {
-            continue;
-        }
-        let path = workspace.join(path);
-        match std::fs::create_dir(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            done => done.context("create", &path)?,
-        }
+/// What the user's git runs or obeys by now, and did not when the sandbox with this state directory was started: programs inside may
+/// write it.
+pub(super) fn steering_since(state: &Path, steering: InTree) -> Vec<PathBuf> {
+    let known = fsx::read_bounded(&state.join(STEERING), STEERING_LIMIT);
+    let known = known
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    // One that was started by an earlier build.
+    let Some::<Vec<PathText>>(known) = known else {
+        return Vec::new();
+    };
+    let all = steering.directories.into_iter().chain(steering.files);
+    all.filter(|path| !known.iter().any(|above| path.starts_with(&above.0)))
+        .collect()
+}
+
+/// An agent of another sandbox may work in the same checkout: nothing is made behind a symlink.
+fn make(root: impl AsFd, workspace: &Path, path: &Path) -> Result<(), FileError> {
+    match beneath::make_directory(root, path) {
+        Err(Errno::EXIST) => Ok(()),
+        done => done.context("create", &workspace.join(path)),
     }
-    Ok(())
 }
 
 /// Whether nothing on the way there is anything but a directory.
@@ -173,7 +212,7 @@ fn may_be_made(workspace: &Path, path: &Path) -> bool {
 }
 
 /// What other sandboxes in the same checkout made for their time: whoever of them ends last removes it.
-fn made_by_others(owned: &Owned, home: &Home) -> Result<BTreeSet<PathBuf>, RunErrorKind> {
+fn made_by_others(owned: &Owned, home: &Home) -> Result<BTreeSet<PathBuf>, RegistryError> {
     let own = &owned.record;
     if own.strategy != Strategy::Head {
         return Ok(BTreeSet::new());

@@ -14,7 +14,7 @@ use crate::git::private_clone::{HOOKS, inside_hooks};
 use crate::git::vault::{Vault, VaultError};
 use crate::git::{GitError, Identity, Oid, Repository};
 use crate::home::Home;
-use crate::names::BranchName;
+use crate::names::{BranchName, VolumeName};
 use crate::process::Exit;
 use crate::registry::Record;
 use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
@@ -23,6 +23,10 @@ use crate::text::printable_line;
 use crate::volumes::{self, Purpose, Volume, VolumeError};
 
 const SCRIPT: &str = include_str!("shelf.sh");
+/// How the script ends where nothing on the shelf has a commit in common with the branch.
+const ANOTHER: Exit = Exit::Code(3);
+/// So many of the commits that were brought last are looked for here.
+const LOOKED_FOR: usize = 8;
 /// Where the packs are in the jail.
 const PACKS: &str = "/packs";
 /// Of a list, in bytes.
@@ -58,6 +62,14 @@ pub enum ShelfError {
         branch: BranchName,
         exit: Exit,
         said: String,
+    },
+    /// Another repository lay in the directory before, and its shelf is there still. Nothing was changed.
+    #[error(
+        "branch `{branch}` cannot be brought to the shelf {volume}: what is there is of another repository, which lay here before"
+    )]
+    Another {
+        branch: BranchName,
+        volume: VolumeName,
     },
 }
 
@@ -106,7 +118,10 @@ pub async fn provision(
         from,
         is_known,
     } = start;
-    let is_new = !is_known && !Noted::read(&volume, List::Brought)?.has(branch);
+    let brought = Noted::read(&volume, List::Brought)?;
+    let is_new = !is_known && !brought.has(branch);
+    // One that was cloned anew has not all of its commits, and is looked at by its history.
+    let is_doubtful = !is_of(&brought, repository, caller).await?;
     let vault = Vault::open(&caller.home, repository)?;
     let exported = vault.export(repository, &tip, &caller.cancel).await?;
     let directory = dev::worktree(branch);
@@ -140,7 +155,7 @@ pub async fn provision(
     let UserConfig { identity, .. } = config;
     let identity = identity.unwrap_or_else(Identity::fallback);
     let workspace = format!("file:///workspace/{}", repository.top.slug());
-    let words: [OsString; 8] = [
+    let words: [OsString; 9] = [
         branch.as_str().into(),
         tip.as_str().into(),
         directory.clone().into(),
@@ -149,6 +164,7 @@ pub async fn provision(
         identity.email.into(),
         workspace.into(),
         hooks.into(),
+        if is_doubtful { "doubtful" } else { "" }.into(),
     ];
     let command = ["/bin/sh", "-c", SCRIPT, "shelf"].map(OsString::from);
     let request = JailRequest {
@@ -173,6 +189,12 @@ pub async fn provision(
         branch: branch.clone(),
         source,
     })?;
+    if done.exit == ANOTHER {
+        return Err(ShelfError::Another {
+            branch: branch.clone(),
+            volume: volume.name,
+        });
+    }
     if !done.exit.success() {
         let said = String::from_utf8_lossy(&done.stderr_tail);
         return Err(ShelfError::Failed {
@@ -188,6 +210,22 @@ pub async fn provision(
         from,
         is_new,
     })
+}
+
+/// Whether a commit that was brought to the shelf last is one of this repository, or none was.
+async fn is_of(
+    brought: &Noted,
+    repository: &Repository,
+    caller: &Caller,
+) -> Result<bool, GitError> {
+    for (commit, _) in brought.0.iter().rev().take(LOOKED_FOR) {
+        let name = format!("{commit}^{{commit}}");
+        let found = repository.resolve(&name, &caller.cancel).await?;
+        if found.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(brought.0.is_empty())
 }
 
 /// Lists of branches with commits, beside the files of the volume, where no sandbox writes. A line for each commit, the newest last.

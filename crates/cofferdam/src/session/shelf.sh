@@ -2,6 +2,8 @@
 # be the last one before a `kill -9`, and the whole is run again by the next one who wants the branch.
 # Standard input says where the history ends.
 # $1: branch  $2: its commit here  $3: its directory  $4: origin, or nothing  $5: name  $6: email  $7: host  $8: where hooks are
+# $9: something where none of the commits that were brought last is known here
+# Ends with 3, before anything was changed but objects that came, where the shelf is another repository's.
 set -eu
 branch=$1 tip=$2 directory=$3 origin=$4
 repo=/repo-shelf/repo
@@ -25,6 +27,14 @@ if [ -s .git/cofferdam/shallow ]; then
     [ ! -s .git/shallow ] || cat .git/shallow >>.git/cofferdam/shallow
     sort -u .git/cofferdam/shallow >.git/cofferdam/all
     mv -f .git/cofferdam/all .git/shallow
+fi
+before=$(git for-each-ref --format='%(objectname)' refs/remotes/host)
+if [ -n "$9" ] && [ -n "$before" ] && [ ! -s .git/shallow ]; then
+    related=0
+    # Each is a name of a commit, and a word.
+    # shellcheck disable=SC2086
+    git merge-base "$tip" $before >.git/cofferdam/related || related=$?
+    [ "$related" != 1 ] || exit 3
 fi
 remote() {
     git config --replace-all "remote.$1.url" "$2"

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tokio::io::AsyncReadExt;
@@ -24,6 +24,7 @@ use crate::fsx::{self, FileError};
 use crate::git::appearing::Watch;
 use crate::git::discovery::Start;
 use crate::git::{self, Repository, RepositoryError, nested};
+use crate::home::Home;
 use crate::names::SandboxId;
 use crate::registry::{self, Mode, Record, RegistryError, Strategy};
 use crate::sandbox::{self, Handle, SandboxError};
@@ -31,6 +32,8 @@ use crate::text::printable_line;
 
 /// Held by whoever watches, from the moment at which the sandbox depends on it. In the state directory, as what follows.
 const LOCK: &str = "watch";
+/// Its time is when the sandbox ended, where its watcher saw that. Whatever came into the checkout since is no work of its programs.
+const END: &str = "watched.ended";
 /// What was seen, a line each, until somebody is told ([`seen`]).
 const SEEN: &str = "watched";
 /// About so much of it is kept, and a little more may be there.
@@ -116,6 +119,29 @@ pub(super) async fn see_to_it(caller: &Caller, record: &Record) -> Result<(), Wa
 pub(super) async fn has_ended(state: &Path) -> Result<bool, FileError> {
     let ended = lock::take_within(&state.join(LOCK), ENDING).await?;
     Ok(ended.is_some())
+}
+
+/// When the last sandbox ended that shared the checkout of this one. `None`: there is one that may run, or nobody saw its end.
+pub(super) fn all_ended(home: &Home, record: &Record) -> Result<Option<SystemTime>, RegistryError> {
+    let workspace = record.workspace(home);
+    let mut last = None;
+    for entry in registry::list(home, None)?.entries {
+        let other = entry.record;
+        if !is_shared(&other) || other.workspace(home) != workspace {
+            continue;
+        }
+        let state = home.sandbox(other.id);
+        let seen = state.join(END).symlink_metadata();
+        let Ok(ended) = seen.and_then(|seen| seen.modified()) else {
+            return Ok(None);
+        };
+        // What has a watcher has no such file: it may have come this moment.
+        if lock::is_held(&state.join(LOCK)) {
+            return Ok(None);
+        }
+        last = last.max(Some(ended));
+    }
+    Ok(last)
 }
 
 /// What a watcher saw since somebody was told last, each in a line, safe for a terminal.
@@ -221,6 +247,8 @@ async fn watch_until_it_ends(
     if let Some(why) = appearing::tell_all(first, &events) {
         return Err(WatchError::Blind(why));
     }
+    // From here on something may run there.
+    fsx::remove_file_if_exists(&state.join(END))?;
     sandbox.watch().await?;
     let path = state.join(LOCK);
     let alone = lock::open(&path)?;
@@ -242,7 +270,10 @@ async fn watch_until_it_ends(
         .then(|| Pushes::begin(caller, id, &state, &events));
     let why = tokio::select! {
         why = appearing::strictly(&mut watch, &events) => why,
-        () = end.comes() => return Ok(()),
+        () = end.comes() => {
+            fsx::write_private(&state.join(END), b"")?;
+            return Ok(());
+        }
     };
     let text = format!(
         "everything in the sandbox stood still, because not every directory of its checkout could be watched any more: {why}"

@@ -179,22 +179,22 @@ pub fn named(home: &Home, purpose: Purpose, repository: &Path) -> Result<VolumeN
     name_of(home, purpose, repository)
 }
 
-/// The shortest name that is this repository's, or nobody's.
+/// The name of the one that is this repository's, else the shortest that is nobody's.
 fn name_of(home: &Home, purpose: Purpose, repository: &Path) -> Result<VolumeName, VolumeError> {
-    let mut names = purpose.names(repository).into_iter();
-    loop {
-        let Some(name) = names.next() else {
-            return Err(VolumeError::NoName(repository.to_owned()));
-        };
+    let mut free = None;
+    for name in purpose.names(repository) {
         match find(home, &name)? {
             Some(volume) if purpose.is_of_repository() => {
                 if volume.repository.as_deref() == Some(repository) {
                     return Ok(name);
                 }
             }
-            Some(_) | None => return Ok(name),
+            Some(_) => return Ok(name),
+            // A longer one is its own where a shorter one was another's then.
+            None => free = free.or(Some(name)),
         }
     }
+    free.ok_or_else(|| VolumeError::NoName(repository.to_owned()))
 }
 
 /// The sandboxes that have it, whether they run or not. What is in those of logins all dev sandboxes are given.

@@ -67,6 +67,12 @@ fn a_look_alike_is_somebody_elses() {
         open(&home, Purpose::Shelf, Path::new("/a/repo")).unwrap(),
         again
     );
+    // It keeps its own when the other one is gone.
+    remove(&home, &shelf.name).unwrap();
+    assert_eq!(
+        open(&home, Purpose::Shelf, Path::new("/a/repo")).unwrap(),
+        again
+    );
 }
 
 #[test]

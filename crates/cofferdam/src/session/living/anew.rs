@@ -1,54 +1,129 @@
 //! What a start looks for anew in a checkout that the agent shares with its user: an agent can move a directory, and
-//! what was mounted over something in it stays behind.
+//! what was mounted over something in it stays behind; and while the sandbox was stopped its user may have said that something else
+//! is protected, checked out another branch, or cloned a repository of theirs there.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use super::SessionError;
+use crate::config::Merged;
 use crate::fsx::FileError;
-use crate::git::{Repository, nested};
-use crate::registry::{Mode, Record};
-use crate::sandbox::{Mount, MountSource};
+use crate::git::{Repository, identity, nested};
+use crate::path_json::PathText;
+use crate::registry::{Mode, Owned};
+use crate::sandbox::{Access, Mount, MountSource};
 use crate::session::emitter::Emitter;
 use crate::session::form::Form;
 use crate::session::options::Caller;
-use crate::session::{layers, mounts, protect, shared};
+use crate::session::protect::{self, Protection};
+use crate::session::{hide, layers, mounts, shared, watched};
 
-/// The mounts of a sandbox that is made again from its form.
+/// The mounts of a sandbox that is made again from its form. `config`: as it stands now.
 pub(super) async fn mounts(
     caller: &Caller,
     repo: &Repository,
-    record: &Record,
+    owned: &mut Owned,
     form: &Form,
+    config: &Merged,
 ) -> Result<Vec<Mount>, SessionError> {
     let mut all = form.mounts();
+    let record = &owned.record;
+    let state = caller.home.sandbox(record.id);
     if record.mode == Mode::Layer {
         let events = caller.events.clone();
         let stands = layers::stand(&caller.home, repo, record, events, &caller.cancel);
         stands
             .await
             .map_err(|source| SessionError::sandbox(record.name.to_string(), source))?;
-        let now = layers::source(&caller.home.sandbox(record.id))?;
+        let now = layers::source(&state)?;
         let stored = all
             .iter_mut()
             .filter(|mount| matches!(mount.source, MountSource::Layers { .. }));
         stored.for_each(|mount| mount.source = now.clone());
     }
-    let Some(stored) = form.passing() else {
+    let Some(passing) = form.passing() else {
         return Ok(all);
     };
-    let (state, workspace) = (
-        caller.home.sandbox(record.id),
-        record.workspace(&caller.home),
-    );
-    if record.worktree.is_none() {
-        protect::make_again(record, &workspace)?;
-    }
+    let (workspace, target) = (record.workspace(&caller.home), form.workspace());
     let top = workspace.clone();
-    let scan = tokio::task::spawn_blocking(move || nested::scan_before(&top, true)).await;
+    let scan = tokio::task::spawn_blocking(move || nested::scan_before(&top, true));
+    let user = caller.user_home.as_deref();
+    let (scan, user_config) = tokio::join!(scan, identity::user_config(repo, user, &caller.cancel));
     let found =
         scan.map_err(|error| FileError::new("look through", &workspace, error.into()))??;
+    let steering = user_config?.steering.in_tree(repo, user, &workspace);
+
+    let again = |mount: &&Mount| matches!(mount.source, MountSource::Target);
+    let below = |mount: &Mount| mount.target.strip_prefix(&target).ok().map(Path::to_owned);
+    let begins = all
+        .iter()
+        .position(|mount| again(&mount))
+        .unwrap_or(passing.start);
+    let begins = begins.min(passing.start);
+    let was_read_only = all[begins..passing.start].iter().filter(again);
+    let was_read_only = was_read_only.filter(|mount| mount.access == Access::ReadOnly);
+    let known = was_read_only
+        .filter_map(below)
+        .filter(|path| hide::is_there(&workspace, path))
+        .collect();
+    let ended = watched::all_ended(&caller.home, record)?;
+    let before = before(&record.nested_before, &workspace, &found.git, |path| {
+        // A time of birth is nobody's to set.
+        let born = path.symlink_metadata().and_then(|found| found.created());
+        ended.is_some_and(|ended| born.is_ok_and(|born| born > ended))
+    });
+    let hidden: Vec<PathBuf> = record.hidden.iter().map(|path| path.0.clone()).collect();
+    let named = protect::by_now(&record.protected, config, repo.top.as_path());
+    let protection = Protection {
+        known,
+        before,
+        named,
+        steering,
+    };
     let events = Emitter::sink(caller.events.clone());
+    let read_only = protect::protect::<SessionError>(owned, &caller.home, protection, &events)?;
+    let covered = hide::cover::<SessionError>(&state, &workspace, &hidden)?;
     let frozen = shared::freeze(&workspace, &found.inodes, &events)?;
     shared::cover_doors::<SessionError>(&state, &workspace, &found.doors)?;
-    let passing = mounts::passing(&state, &form.workspace(), &frozen, &found.doors);
-    all.splice(stored, passing);
+
+    // What lay over something that is not there any more has no place; what is hidden lies behind everything that shows it again.
+    let own = |path: &Path| path.starts_with(".git") || path.starts_with(".cofferdam");
+    let stays = |mount: &Mount| match below(mount) {
+        Some(path) if path.as_os_str().is_empty() || own(&path) => true,
+        Some(path) => !hidden.contains(&path) && hide::is_there(&workspace, &path),
+        None => true,
+    };
+    let last = all.split_off(passing.end);
+    all.truncate(begins);
+    all.extend(mounts::unwritable(&target, &read_only, &covered));
+    all.extend(mounts::passing(&state, &target, &frozen, &found.doors));
+    let (masks, submodules): (Vec<_>, Vec<_>) = last
+        .into_iter()
+        .filter(stays)
+        .partition(|mount| below(mount).is_some_and(|path| own(&path)));
+    all.extend(submodules);
+    all.extend(
+        covered
+            .iter()
+            .map(|one| mounts::covering(&state, &target, one)),
+    );
+    all.extend(masks);
     Ok(all)
+}
+
+/// The nested git directories that are no agent's: those that were there before, and those that came when nobody inside could make any.
+fn before(
+    known: &[PathText],
+    workspace: &Path,
+    found: &BTreeSet<PathBuf>,
+    came_later: impl Fn(&Path) -> bool,
+) -> BTreeSet<PathBuf> {
+    let is_theirs = |path: &PathBuf| {
+        known.iter().any(|known| known.0 == *path) || came_later(&workspace.join(path))
+    };
+    found
+        .iter()
+        .filter(|path| is_theirs(path))
+        .cloned()
+        .collect()
 }

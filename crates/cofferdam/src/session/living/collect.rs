@@ -24,7 +24,7 @@ use crate::session::event::{Event, EventSink, Notice};
 use crate::session::judge::{Judge, Judging};
 use crate::session::options::Caller;
 use crate::session::report::Beside;
-use crate::session::{guard, protect, watched};
+use crate::session::{guard, protect, shared, watched};
 
 /// So often one may be started just when it was seen to be stopped.
 pub(super) const TRIES: u32 = 3;
@@ -236,6 +236,18 @@ pub(super) async fn gather(
     }
     let state = turn.directory();
     notes.extend(watched::seen(state));
+    if watched::is_shared(&turn.record) {
+        let workspace = turn.record.workspace(&caller.home);
+        let steering = config.steering.in_tree(repository, user, &workspace);
+        let since = protect::steering_since(state, steering);
+        if !since.is_empty() {
+            notes.push(format!(
+                "your git runs or obeys {} by now, where the sandbox may write until its next start: look at it, then `cofferdam restart {}`",
+                shared::named(&since),
+                turn.record.name
+            ));
+        }
+    }
     let refused = guard::refused(state);
     notes.extend(
         refused

@@ -286,13 +286,13 @@ fn form_of(caller: &Caller, named: &Named) -> Result<Form, SessionError> {
 /// but for the commands of `on_sync`.
 pub async fn start(
     caller: &Caller,
-    named: Named,
+    mut named: Named,
     provider: &dyn BindMountProvider,
 ) -> Result<Session, SessionError> {
     named.check(provider)?;
     named.check_files(caller)?;
     let repository = named.repository(caller).await?;
-    let turn = turn(caller, &named).await?;
+    let mut turn = turn(caller, &named).await?;
     let name = || named.record.name.to_string();
     let directory = caller.home.sandbox(named.record.id);
     match condition(caller, &named, provider).await? {
@@ -314,8 +314,9 @@ pub async fn start(
     // Its programs are named by the start, also those of one that is killed before it is whole.
     form.write(&turn)?;
     let top = repository.top.clone();
-    let record = &named.record;
-    let mut mounts = anew::mounts(caller, repository, record, &form).await?;
+    let config = effective(caller, named.located.top()).await.config;
+    let mut mounts = anew::mounts(caller, repository, &mut turn, &form, &config).await?;
+    let record = turn.record.clone();
     if record.dev.is_some() {
         // Of this version.
         mounts.retain(|mount| !guard::is_ours(mount) && !push::is_ours(mount));
@@ -343,8 +344,8 @@ pub async fn start(
         image: record.image.clone(),
         limits: form.limits(),
         root: as_root::can_be(record.dev.is_some(), provider.abilities())
-            && as_root::is_wanted(&effective(caller, named.located.top()).await.config),
-        network: network::of_a_record(&caller.home, record),
+            && as_root::is_wanted(&config),
+        network: network::of_a_record(&caller.home, &record),
         lifetime: Lifetime::UntilRemoved {
             state: directory.clone(),
         },
@@ -357,6 +358,7 @@ pub async fn start(
         let _ = sandbox.close().await;
         return Err(SessionError::sandbox(name(), source));
     }
+    named.record = record;
     let session = Session {
         caller: caller.clone(),
         named,

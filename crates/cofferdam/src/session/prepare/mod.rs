@@ -28,6 +28,7 @@ use super::login::Login;
 use super::mounts::{GitPlace, Workspace};
 use super::options::{Caller, SessionOptions};
 use super::plan::{Plan, PlanError};
+use super::protect::Protection;
 use super::set_up::set_up;
 use super::sync::{SyncMode, Syncing};
 use super::{
@@ -280,7 +281,7 @@ impl Making<'_> {
                 hidden: &hidden,
             };
             let submodules = place.prepare(&seen, &self.plan.record.base, &gitlinks, cancel);
-            let covered = hide::cover(&state, &workspace, &hidden)?;
+            let covered = hide::cover::<RunErrorKind>(&state, &workspace, &hidden)?;
             let submodules = submodules.await?;
             tracked.extend(submodules.tracked);
             (submodules.shown, covered)
@@ -308,14 +309,14 @@ impl Making<'_> {
             .config
             .steering
             .in_tree(&self.plan.repository, home, &workspace);
-        let mut read_only = protect::protect(
-            owned,
-            &self.caller.home,
-            gitlinks,
-            found.git,
+        let protection = Protection {
+            known: gitlinks,
+            before: found.git,
+            named: owned.record.protected.clone(),
             steering,
-            self.events,
-        )?;
+        };
+        let home = &self.caller.home;
+        let mut read_only = protect::protect::<RunErrorKind>(owned, home, protection, self.events)?;
         // Nobody inside puts anything there, and what is above it may be written.
         let is_ours = |path: &PathBuf| {
             path == Path::new(own_files::DIRECTORY)
