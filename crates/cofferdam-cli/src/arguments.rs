@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    allow, apply, approve, build, build_base, checkout, claude, codex, codex_config, collect,
-    completions, config, create, delete, demo, diff, doctor, engines, exec, forward, gc, init,
-    kill, list, log, logs, man, mcp, merge, net, pause, ports, prompt, restart, resume, revoke,
-    run, runs, shell, show_run, start, status, stop, sync, volume, worktree,
+    allow, apply, approve, build, build_base, checkout, claude, claude_logout, codex, codex_config,
+    collect, completions, config, create, delete, demo, diff, doctor, engines, exec, forward, gc,
+    init, kill, list, log, logs, man, mcp, merge, net, pause, ports, prompt, restart, resume,
+    revoke, run, runs, shell, show_run, start, status, stop, sync, volume, worktree,
 };
 
 /// The version, with the commit where a release build knows it (see `build.rs`).
@@ -77,6 +77,7 @@ pub(crate) enum Command {
     Approve(approve::Arguments),
     Sync(sync::Arguments),
     Volume(volume::Arguments),
+    ClaudeLogout(claude_logout::Arguments),
     CodexInitConfig(codex_config::Arguments),
     CodexLogout(codex_config::Logout),
     Allow(allow::Arguments),

@@ -11,6 +11,7 @@ use super::agent_program::{self, Opened, Program};
 use super::callback::{Callback, PORT};
 use crate::environment::Environment;
 use crate::error::CliError;
+use crate::ui::output;
 
 const PROGRAM: Program = Program {
     name: "codex",
@@ -49,7 +50,12 @@ pub(crate) async fn run(
         Some(listening?)
     } else if arguments.opened.words.is_empty() && !has_login(environment)? {
         // It offers a login on its first screen. Where somebody else listens there, one without a browser is left.
-        Callback::listen().await.ok()
+        let listening = Callback::listen().await.inspect_err(|error| {
+            output::note(&format!(
+                "note: no login by a browser comes back, because port {PORT} of this machine cannot be listened at: {error}; without one: `cofferdam codex -- login --device-auth`\n"
+            ));
+        });
+        listening.ok()
     } else {
         None
     };

@@ -11,6 +11,7 @@ mod built_in;
 mod callback;
 pub(crate) mod checkout;
 pub(crate) mod claude;
+pub(crate) mod claude_logout;
 pub(crate) mod codex;
 pub(crate) mod codex_config;
 pub(crate) mod collect;
@@ -174,6 +175,7 @@ pub(crate) async fn dispatch(
                     Box::pin(init::run(arguments, environment, &interrupt)).await
                 }
                 Command::CodexInitConfig(arguments) => codex_config::run(&arguments, environment),
+                Command::ClaudeLogout(_) => claude_logout::run(environment),
                 Command::CodexLogout(_) => codex_config::logout(environment),
                 Command::Gc(arguments) => gc::run(&arguments, environment, &interrupt).await,
                 Command::Doctor(arguments) => {

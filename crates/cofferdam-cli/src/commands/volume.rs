@@ -7,19 +7,23 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use cofferdam::fsx::{Destination, FileError};
 use cofferdam::git::RepositoryError;
-use cofferdam::names::{Slug, VolumeName};
+use cofferdam::names::{RepoPath, Slug, VolumeName};
 use cofferdam::session::manage::ManageError;
+use cofferdam::session::only_there;
 use cofferdam::text::printable_line;
 use cofferdam::volumes::{self, Purpose, Volume, VolumeError};
 use serde::Serialize;
 
-use super::here;
+use super::{dev, here, living};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::shell::shell_word;
 use crate::ui::style::{self, paint};
 use crate::ui::{human, json, output, table};
+
+/// So much of what is only on a shelf is named.
+const SHOWN: usize = 5;
 
 /// What outlives sandboxes: logins of agents, the history and the shelf of a repository
 ///
@@ -59,6 +63,9 @@ enum Command {
     Remove {
         #[arg(required = true, value_name = "VOLUME")]
         names: Vec<String>,
+        /// Also a shelf with work that is nowhere else
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -69,6 +76,9 @@ pub(crate) async fn run(
 ) -> Result<ExitCode, CliError> {
     match &arguments.command {
         None => names(environment, interrupt).await?,
+        Some(Command::Remove { names, force }) => {
+            return remove(names, *force, environment, interrupt).await;
+        }
         Some(command) => {
             // What is in one may be made to take for ever.
             let (command, own) = (command.clone(), environment.clone());
@@ -89,7 +99,8 @@ fn act(command: &Command, environment: &Environment) -> Result<ExitCode, CliErro
         Command::List { json } => list(*json, environment)?,
         Command::Inspect { name, json } => inspect(name, *json, environment)?,
         Command::Export { name, file } => export(name, file.as_deref(), environment)?,
-        Command::Remove { names } => return remove(names, environment),
+        // It asks git, too.
+        Command::Remove { .. } => {}
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -260,19 +271,49 @@ fn export(name: &str, file: Option<&Path>, environment: &Environment) -> Result<
 fn left_out(count: u64) {
     if count > 0 {
         output::note(&format!(
-            "note: {count} of what is in it is not in the archive: sockets, pipes, or what was gone meanwhile\n"
+            "note: {count} of what is in it is not in the archive: sockets, pipes, files that are long and have nothing in them, or what was gone meanwhile\n"
         ));
     }
 }
 
-fn remove(names: &[String], environment: &Environment) -> Result<ExitCode, CliError> {
+async fn remove(
+    names: &[String],
+    force: bool,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<ExitCode, CliError> {
     // Of several all are there, or none goes.
     let found: Vec<Volume> = names
         .iter()
         .map(|name| find(name, environment))
         .collect::<Result<_, _>>()?;
+    let caller = living::caller(environment, interrupt);
     for volume in found {
-        volumes::remove(&environment.home, &volume.name)?;
+        // Whoever brings a branch to a shelf is at work on it.
+        let top = volume.repository.as_deref();
+        let turn = match top.map(RepoPath::resolve) {
+            Some(Ok(top)) => Some(dev::turn(&caller, &top).await?),
+            _ => None,
+        };
+        // One that a sandbox has stays for that.
+        let is_used = !volumes::users(&environment.home, &volume.name)?.is_empty();
+        if !force && !is_used && Purpose::Shelf.is_called(&volume) {
+            let held = only_there(&caller, &volume).await;
+            if !held.is_empty() {
+                return Err(has_work(&volume, &held));
+            }
+        }
+        let (home, name) = (environment.home.clone(), volume.name.clone());
+        let removed = tokio::task::spawn_blocking(move || volumes::remove(&home, &name));
+        tokio::select! {
+            removed = removed => removed.map_err(|error| CliError::Runtime(error.into()))??,
+            () = interrupt.cancel.cancelled() => {
+                return Err(CliError::Interrupted {
+                    code: interrupt.code().unwrap_or(130),
+                });
+            }
+        }
+        drop(turn);
         output::note(&format!(
             "{} {}\n",
             paint("removed:", style::GOOD, environment.colour.on_stderr()),
@@ -280,6 +321,22 @@ fn remove(names: &[String], environment: &Environment) -> Result<ExitCode, CliEr
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn has_work(volume: &Volume, held: &[String]) -> CliError {
+    let name = &volume.name;
+    let (shown, rest) = held.split_at(held.len().min(SHOWN));
+    let mut shown = shown.join(", ");
+    if !rest.is_empty() {
+        shown.push_str(&format!(" and {} more", rest.len()));
+    }
+    CliError::Failed {
+        message: format!("{name} has what is nowhere else: {shown}"),
+        hint: format!(
+            "bring it home with `git push host BRANCH` in `cofferdam shell --branch BRANCH`, or keep it with `cofferdam volume export {name} {name}.tar`; \
+             to lose it: `cofferdam volume remove --force {name}`"
+        ),
+    }
 }
 
 fn find(name: &str, environment: &Environment) -> Result<Volume, CliError> {

@@ -36,7 +36,7 @@ pub(super) fn shelf_hint(error: &ShelfError) -> Option<String> {
             "look at it inside, at /repo-shelf, with `cofferdam shell`; what the shelf holds is kept".to_owned()
         }
         ShelfError::Another { volume, .. } => format!(
-            "to keep what is there: `cofferdam volume export {volume} {volume}.tar`; then `cofferdam volume remove {volume}`, and try again"
+            "to keep what is there: `cofferdam volume export {volume} {volume}.tar`; then `cofferdam volume remove --force {volume}`, and try again"
         ),
         ShelfError::Jail { .. } => "see what this machine lacks with `cofferdam doctor`".to_owned(),
         ShelfError::Volume(_)

@@ -9,7 +9,8 @@ const COMMIT: &str = "date +%s.%N > new; git add -A; git commit -qm";
 
 /// Whether nothing is there of what the sandbox that pushes has.
 const NOTHING: &str = "test ! -e /repo-shelf && test ! -e /commandhistory && test ! -e ~/.claude/.credentials.json \
-    && test -z \"$SECRET\" && test \"$(grep -c : /proc/net/dev)\" = 1 && ! git push -q host HEAD:refs/heads/feature";
+    && test -z \"$SECRET\" && test \"$(grep -c : /proc/net/dev)\" = 1 && ! git push -q host HEAD:refs/heads/feature \
+    && test \"$(git rev-list --count --all HEAD)\" = 1 && test \"$(git log -1 --format=%an%ae%at)\" = cofferdam0 && test -z \"$(git status --short)\"";
 const ALL: &str = "test -e /repo-shelf && test -e /commandhistory && test -s ~/.claude/.credentials.json && test \"$SECRET\" = x";
 
 #[test]

@@ -437,7 +437,7 @@ fn branches_live_side_by_side_on_the_shelf() {
     assert!(archive.metadata().unwrap().len() > 10_000);
     lives.cofferdam(&["delete", "dev-two"]).expect_code(0);
     lives
-        .cofferdam(&["volume", "remove", volume])
+        .cofferdam(&["volume", "remove", "--force", volume])
         .expect_code(0);
     lives.expect_clean();
 }

@@ -216,7 +216,7 @@ fn a_new_image_keeps_what_it_was_made_with() {
         let (_, host) = before.split_once('\n').unwrap();
         assert_eq!(after, format!("two\n{LOGIN}\n{host}"));
         // Made where nobody has left, it is kept before the sandbox is stopped.
-        let newer = LOGIN.replace("\"a\"", "\"newer\"");
+        let newer = LOGIN.replace("\"a\"", "\"newer\"").replace(":1}", ":2}");
         assert_ne!(newer, LOGIN);
         let left = ["exec", "--detach", "dev", "--", "sh", "-c"];
         let script = format!("printf '%s\\n' '{newer}' > {IN}");

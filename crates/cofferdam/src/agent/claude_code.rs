@@ -26,6 +26,7 @@ const KEYS_END: usize = 20;
 const LOGIN: LoginFormat = LoginFormat {
     path: ".claude/.credentials.json",
     marks: &["claudeAiOauth"],
+    fields: &["claudeAiOauth"],
     renewed: &[
         "claudeAiOauth.accessToken",
         "claudeAiOauth.refreshToken",

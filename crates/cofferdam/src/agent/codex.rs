@@ -51,6 +51,14 @@ const SESSIONS: SessionLayout = SessionLayout {
 const LOGIN: LoginFormat = LoginFormat {
     path: ".codex/auth.json",
     marks: &["tokens", "OPENAI_API_KEY"],
+    fields: &[
+        "auth_mode",
+        "OPENAI_API_KEY",
+        "tokens",
+        "last_refresh",
+        "agent_identity",
+        "personal_access_token",
+    ],
     renewed: &[
         "tokens.id_token",
         "tokens.access_token",

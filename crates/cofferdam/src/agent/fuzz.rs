@@ -142,6 +142,7 @@ fn fuzz_agent_streams() {
 fn fuzz_renewed_logins() {
     const FORMAT: LoginFormat = LoginFormat {
         path: ".own/login.json",
+        fields: &[],
         renewed: &["tokens.id", "tokens.access", "until"],
         later: &["until"],
         times: &["/until"],

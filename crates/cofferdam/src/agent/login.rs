@@ -11,6 +11,9 @@ pub struct LoginFormat {
     pub path: &'static str,
     /// Fields of which such a file has at least one with something in it: what has none of them is another program's.
     pub marks: &'static [&'static str],
+    /// All that belongs to the login, by its top-level names: a program may keep other secrets and settings in the same file, and those do
+    /// not travel. Empty: everything does.
+    pub fields: &'static [&'static str],
     /// What a renewal changes, as `object.field`. Everything else stays as it was, or it is another login.
     pub renewed: &'static [&'static str],
     /// Those of them that may be there only afterwards. None may be a key or a token.
@@ -46,6 +49,34 @@ impl LoginFormat {
     pub fn is_of(&self, value: &Value) -> bool {
         let filled = |name: &&str| value.get(name).is_some_and(|found| !found.is_null());
         self.marks.is_empty() || self.marks.iter().any(filled)
+    }
+
+    /// Nothing but the login, of what is in the file; the bytes are those that were given where there is nothing else.
+    pub(crate) fn only(&self, bytes: Vec<u8>, value: Value) -> (Vec<u8>, Value) {
+        let Value::Object(all) = value else {
+            return (bytes, value);
+        };
+        let is_ours =
+            |name: &String| self.fields.is_empty() || self.fields.contains(&name.as_str());
+        if all.keys().all(is_ours) {
+            return (bytes, Value::Object(all));
+        }
+        let ours = all.into_iter().filter(|(name, _)| is_ours(name));
+        let ours = Value::Object(ours.collect());
+        (ours.to_string().into_bytes(), ours)
+    }
+
+    /// What a program keeps in the file beside the login, with this login.
+    pub(crate) fn beside(&self, inside: &Value, login: &Value) -> Value {
+        let mut all = login.clone();
+        if let (Value::Object(inside), Value::Object(all)) = (inside, &mut all) {
+            for (name, value) in inside {
+                if !self.fields.is_empty() && !self.fields.contains(&name.as_str()) {
+                    all.insert(name.clone(), value.clone());
+                }
+            }
+        }
+        all
     }
 
     /// Whether `after` is the same login, renewed: nothing is new, gone or of another kind, nothing but what a
@@ -154,6 +185,7 @@ pub(super) mod tests {
     const FORMAT: LoginFormat = LoginFormat {
         path: ".own/login.json",
         marks: &[],
+        fields: &["token", "plan", "until", "at"],
         renewed: &["token", "until", "at"],
         later: &["until"],
         times: &["/until", "/at"],
@@ -177,6 +209,22 @@ pub(super) mod tests {
         for other in [json!({}), json!([]), json!(null), json!("x")] {
             assert!(!FORMAT.renews(&before, &other), "{other}");
         }
+    }
+
+    #[test]
+    fn what_else_is_in_the_file_does_not_travel() {
+        let only = |text: &str| {
+            let value = serde_json::from_str(text).unwrap();
+            let (bytes, value) = FORMAT.only(text.as_bytes().to_vec(), value);
+            assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap(), value);
+            String::from_utf8(bytes).unwrap()
+        };
+        assert_eq!(only(r#"{ "token": "a" }"#), r#"{ "token": "a" }"#);
+        let more = r#"{"hooks":{"x":"y"},"token":"a","others":[1]}"#;
+        assert_eq!(only(more), r#"{"token":"a"}"#);
+        let inside = json!({"token": "a", "others": [1]});
+        let given = FORMAT.beside(&inside, &json!({"token": "b"}));
+        assert_eq!(given, json!({"token": "b", "others": [1]}));
     }
 
     #[test]

@@ -13,6 +13,9 @@ const LARGEST: u64 = 1 << 20;
 /// So many different words one command may have: each may be a file, and is looked for.
 pub(super) const MOST: usize = 1000;
 
+/// So many directories of one command are gone to.
+const MOST_PLACES: usize = 4;
+
 /// The files below `top` that are words of the command, with the SHA-256 of each in hex digits, or what else it is. What those read and
 /// run in turn is not looked for.
 pub fn named_files(top: &Path, command: &str) -> BTreeMap<String, String> {
@@ -33,10 +36,26 @@ pub fn named_files(top: &Path, command: &str) -> BTreeMap<String, String> {
     found.collect()
 }
 
-/// What of a line for a shell may be paths, without `.` in them.
+/// What of a line for a shell may be paths, without `.` in them; also below the directories that it goes to.
 pub(crate) fn words(command: &str) -> BTreeSet<String> {
     let words = command.split(|c: char| c.is_whitespace() || "\"'`;|&<>(){}=$!".contains(c));
-    words.filter_map(plain).collect()
+    let mut found = BTreeSet::new();
+    let mut places: Vec<String> = Vec::new();
+    let mut goes = false;
+    for word in words.filter(|word| !word.is_empty()) {
+        let was_going = std::mem::replace(&mut goes, word == "cd");
+        let Some(path) = plain(word) else {
+            continue;
+        };
+        for place in &places {
+            found.insert(format!("{place}/{path}"));
+        }
+        if was_going && places.len() < MOST_PLACES && !places.contains(&path) {
+            places.push(path.clone());
+        }
+        found.insert(path);
+    }
+    found
 }
 
 fn plain(word: &str) -> Option<String> {
@@ -77,6 +96,8 @@ mod tests {
         ] {
             assert_eq!(named(both), "ci/check.sh run", "{both}");
         }
+        assert_eq!(named("cd ci && sh ./check.sh"), "ci/check.sh");
+        assert_eq!(named("cd ./ci; sh check.sh run"), "ci/check.sh run");
         for nothing in ["make test", "ci", "/etc/passwd", "../run", "./", "."] {
             assert_eq!(named(nothing), "", "{nothing}");
         }

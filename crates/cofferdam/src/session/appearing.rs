@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -16,8 +16,9 @@ use crate::git::appearing::{Appeared, Watch};
 use crate::registry::Owned;
 use crate::text::printable_line;
 
-/// So many are named while the agent works; the end names all that are left then.
+/// So many are named within [`WHILE`] while the agent works; the end of a run names all that are left then.
 const NAMED: usize = 10;
+const WHILE: Duration = Duration::from_secs(60);
 /// So often those that were harmless are judged again.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -67,7 +68,7 @@ pub(super) async fn strictly(watch: &mut Watch, events: &Emitter) -> io::Error {
 
 /// Tells of what was there already. Returns why not everything is seen, where that is so.
 pub(super) fn tell_all(found: Vec<Appeared>, events: &Emitter) -> Option<io::Error> {
-    let (mut named, mut blind) = (0, None);
+    let (mut named, mut blind) = (Named::default(), None);
     for one in found {
         match one {
             Appeared::Blind(errno) => blind = Some(errno.into()),
@@ -86,13 +87,41 @@ enum Seeing {
     All,
 }
 
+/// How many were named lately. A sandbox may be watched for months.
+#[derive(Debug, Default)]
+struct Named {
+    count: usize,
+    since: Option<Instant>,
+}
+
+impl Named {
+    /// Whether one more may be named; that no more are is told once.
+    fn has_room(&mut self, events: &Emitter) -> bool {
+        if self.since.is_none_or(|since| since.elapsed() >= WHILE) {
+            *self = Self {
+                count: 0,
+                since: Some(Instant::now()),
+            };
+        }
+        self.count += 1;
+        if self.count == NAMED + 1 {
+            let text = format!(
+                "more than {NAMED} git directories appeared within {} s: no more are named for as long",
+                WHILE.as_secs()
+            );
+            events.notice(Notice::Other { text });
+        }
+        self.count <= NAMED
+    }
+}
+
 async fn watch_all(watch: &mut Watch, events: &Emitter, seeing: Seeing) -> io::Result<Infallible> {
     #[expect(
         deprecated,
         reason = "what takes its place is unsafe; the descriptor is owned and outlives this"
     )]
     let readable = AsyncFd::with_interest(watch.descriptor(), Interest::READABLE)?;
-    let mut named = 0;
+    let mut named = Named::default();
     // Not a sleep: events without end would start it anew without end.
     let mut again = tokio::time::interval(AGAIN);
     again.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -119,7 +148,7 @@ async fn watch_all(watch: &mut Watch, events: &Emitter, seeing: Seeing) -> io::R
     }
 }
 
-fn tell(one: Appeared, named: &mut usize, events: &Emitter) {
+fn tell(one: Appeared, named: &mut Named, events: &Emitter) {
     let text = match one {
         Appeared::Blind(errno) => return blind(&errno.to_string(), events),
         Appeared::Stays(error) => error.to_string(),
@@ -127,16 +156,14 @@ fn tell(one: Appeared, named: &mut usize, events: &Emitter) {
             "many git directories appeared; of this one and more not every change is seen before the end: {}",
             printable_line(&path.to_string_lossy())
         ),
-        Appeared::Seen(_) | Appeared::Moved(..) if *named >= NAMED => return,
+        Appeared::Seen(_) | Appeared::Moved(..) if !named.has_room(events) => return,
         Appeared::Seen(path) => {
-            *named += 1;
             format!(
                 "a git directory appeared while the agent works; use no git of yours there until the end: {}",
                 printable_line(&path.to_string_lossy())
             )
         }
         Appeared::Moved(path, to) => {
-            *named += 1;
             let paths = vec![path.to_string_lossy().into_owned()];
             let to = to.parent().unwrap_or(&to).to_owned();
             return events.notice(Notice::NestedGitMoved { paths, to });
@@ -150,4 +177,20 @@ fn blind(why: &str, events: &Emitter) {
         "git directories that appear while the agent works are not all seen before its end: {why}"
     );
     events.notice(Notice::Other { text });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_while_more_are_named() {
+        let events = Emitter::sink(crate::session::EventSink::default());
+        let mut named = Named::default();
+        let count = |named: &mut Named| (0..30).filter(|_| named.has_room(&events)).count();
+        assert_eq!(count(&mut named), NAMED);
+        assert_eq!(count(&mut named), 0);
+        named.since = Instant::now().checked_sub(WHILE);
+        assert_eq!(count(&mut named), NAMED);
+    }
 }

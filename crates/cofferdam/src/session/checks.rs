@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
 
 use super::check_plan::CheckPlan;
 use super::configured::effective;
@@ -15,6 +17,7 @@ use super::error::RunErrorKind;
 use super::event::{Event, EventSink, Notice};
 use super::hook_point::HookPoint;
 use super::hooks::{HookError, InSandbox};
+use super::inside::{Inside, InsideError, Output};
 use super::judge::Judge;
 use super::network_options::NetworkOptions;
 use super::options::{Caller, SessionOptions};
@@ -29,8 +32,16 @@ use crate::names::SandboxId;
 use crate::registry::{Mode, Owned, Record};
 use crate::sandbox::native::Native;
 use crate::sandbox::{
-    self, BindMount, BindMountProvider, BranchStrategy, Contained, Limits, SandboxError,
+    self, BindMount, BindMountProvider, BranchStrategy, Contained, Limits, Sandbox, SandboxError,
 };
+use crate::text::printable_line;
+
+/// For the commit of the files alone: git reads nothing but the old one.
+const ALONE: Duration = Duration::from_secs(60);
+/// What it may print.
+const SAID: usize = 64 << 10;
+/// Part of what a check is known by: what it finds, beside the files.
+const FINDS: &str = "one commit";
 
 /// Tries commits as the configuration says: see [`Judge`].
 #[derive(Debug, Clone)]
@@ -192,7 +203,7 @@ impl Checks {
         let tree = repo.tree_of(tip, &self.caller.cancel).await?;
         let hidden = record.hidden.iter().map(|path| path.0.to_string_lossy());
         let hidden: Vec<_> = hidden.collect();
-        let rest = [&record.provider, image, &check.command];
+        let rest = [FINDS, &record.provider, image, &check.command];
         let rest = rest.into_iter().chain(hidden.iter().map(AsRef::as_ref));
         Ok(Passed::new(&tree, rest))
     }
@@ -227,20 +238,7 @@ impl Checks {
         let mut ready = None;
         let made = prepare::or_cancel(&making, &mut owned, &mut ready).await;
         let done = match (made, &ready) {
-            (Ok(_), Some(ready)) => {
-                let inside = InSandbox {
-                    point: HookPoint::Check,
-                    sandbox: ready.sandbox(),
-                    directory: None,
-                    environment: &none,
-                    events: &events,
-                };
-                let (command, label) = (&check.command, check.label());
-                let done = inside
-                    .configured(command, label, caller.check_limit, &caller.cancel)
-                    .await;
-                done.map_err(Failed::from)
-            }
+            (Ok(_), Some(ready)) => self.judged(ready.sandbox(), check, &events).await,
             (Ok(_), None) => Err(SandboxError::Start("no sandbox".into()).into()),
             (Err(error), _) => Err(error.into()),
         };
@@ -249,6 +247,28 @@ impl Checks {
             return Err(Failed::Cancelled);
         }
         done
+    }
+
+    async fn judged(
+        &self,
+        sandbox: &dyn Sandbox,
+        check: &Check,
+        events: &Emitter,
+    ) -> Result<(), Failed> {
+        let caller = &self.caller;
+        files_alone(sandbox, &caller.cancel).await?;
+        let inside = InSandbox {
+            point: HookPoint::Check,
+            sandbox,
+            directory: None,
+            environment: &BTreeMap::new(),
+            events,
+        };
+        let (command, label) = (&check.command, check.label());
+        let done = inside
+            .configured(command, label, caller.check_limit, &caller.cancel)
+            .await;
+        done.map_err(Failed::from)
     }
 
     /// A file that the command names, and that the commits have otherwise than the user does: what decides about commits is not theirs.
@@ -319,7 +339,7 @@ impl FailedCheck {
 }
 
 /// Those that the configuration has for every sandbox.
-fn limits_of(config: &Merged) -> Limits {
+pub(super) fn limits_of(config: &Merged) -> Limits {
     let mut limits = Limits::default();
     for one in config.settings.values() {
         match one.value {
@@ -347,6 +367,9 @@ pub(super) enum Failed {
     Cancelled,
     #[error("they were not checked: {0}")]
     Made(RunErrorKind),
+    /// In the words of git, safe for a terminal.
+    #[error("they were not checked: no commit of the files alone could be made: {0}")]
+    Unmade(String),
 }
 
 impl Failed {
@@ -368,6 +391,36 @@ impl<T: Into<RunErrorKind>> From<T> for Failed {
             error => Self::Made(error),
         }
     }
+}
+
+/// What passed is known by its files, so there is nothing else that a command could look at: their commit has no parent, and always the
+/// same message, author and time. An image without git has no command that looks at one.
+async fn files_alone(sandbox: &dyn Sandbox, cancel: &CancellationToken) -> Result<(), Failed> {
+    let script = "command -v git >/dev/null || exit 0\n\
+        alone=$(git commit-tree -m 'The files that are checked' 'HEAD^{tree}') && git update-ref HEAD \"$alone\"";
+    let [name, email, date] = ["NAME", "EMAIL", "DATE"];
+    let values = [(name, "cofferdam"), (email, ""), (date, "@0 +0000")];
+    let environment = values.into_iter().flat_map(|(of, value)| {
+        ["AUTHOR", "COMMITTER"].map(|who| (format!("GIT_{who}_{of}").into(), value.into()))
+    });
+    let inside = Inside {
+        sandbox,
+        arguments: ["/bin/sh", "-c", script].map(Into::into).to_vec(),
+        directory: None,
+        environment: &environment.collect(),
+        limit: ALONE,
+        output: Output::Captured(SAID),
+    };
+    let done = match inside.run(cancel).await {
+        Ok(done) => done,
+        Err(InsideError::Cancelled) => return Err(Failed::Cancelled),
+        Err(error) => return Err(Failed::Unmade(error.to_string())),
+    };
+    if done.exit.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&done.stderr);
+    Err(Failed::Unmade(printable_line(said.trim_end())))
 }
 
 /// The steps of a second sandbox would look like those of the first one.

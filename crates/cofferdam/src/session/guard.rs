@@ -8,7 +8,7 @@ use crate::embedded;
 use crate::fsx::{self, Context, FileError};
 use crate::home::Home;
 use crate::sandbox::{Access, Mount, MountSource};
-use crate::text::printable_line;
+use crate::text::{fit, printable_line};
 
 /// Where it is looked for before all others.
 pub(super) const DIRECTORY: &str = "/.cofferdam/bin";
@@ -59,6 +59,9 @@ pub(super) fn refused(state: &Path) -> Vec<String> {
     lines
 }
 
+/// Whoever writes there decides how long a line is.
+const COLUMNS: usize = 300;
+
 /// The last ones where it is longer than it should be; a log that is no log any more says nothing.
 fn lines(state: &Path) -> Vec<String> {
     let read = || -> std::io::Result<Vec<u8>> {
@@ -80,7 +83,8 @@ fn with_its_time(line: &str) -> String {
         let at = jiff::Timestamp::from_second(seconds.parse().ok()?).ok()?;
         Some(format!("{at} {rest}"))
     });
-    printable_line(time.as_deref().unwrap_or(line))
+    let line = printable_line(time.as_deref().unwrap_or(line));
+    fit(&line, COLUMNS).into_owned()
 }
 
 /// The file itself, where it is one.

@@ -120,6 +120,8 @@ pub(super) struct Login {
     value: Value,
     /// For this run, by the user: from now on it is the one that is kept.
     given: bool,
+    /// It is what the sandbox was given, and not what is kept by now.
+    was_given: bool,
 }
 
 impl Login {
@@ -160,6 +162,7 @@ impl Login {
                 program: program.map(|program| program.name.to_string_lossy().into_owned()),
             })));
         }
+        let (bytes, value) = format.only(bytes, value);
         Ok(Some(Self {
             home: options.caller.home.clone(),
             volume: volume_of(options.task.agent.as_ref()),
@@ -168,6 +171,7 @@ impl Login {
             bytes,
             value,
             given: options.task.login.is_some(),
+            was_given: true,
         }))
     }
 
@@ -181,14 +185,18 @@ impl Login {
             Err(error) if error.is_not_found() => return Ok(None),
             bytes => bytes?,
         };
+        // An earlier version kept the whole file.
+        let value = parse(&kept, &bytes)?;
+        let (bytes, value) = format.only(bytes, value);
         Ok(Some(Self {
             home: home.clone(),
             volume: volume_of(agent),
             format: *format,
-            value: parse(&kept, &bytes)?,
+            value,
             kept,
             bytes,
             given: false,
+            was_given: false,
         }))
     }
 
@@ -199,14 +207,22 @@ impl Login {
         cancel: &CancellationToken,
     ) -> Result<(), LoginError> {
         let nothing = BTreeMap::new();
-        if let Some(inside) = read(sandbox, &self.format, &nothing, cancel).await {
-            let inside = serde_json::from_slice::<Value>(&inside).unwrap_or_default();
-            let format = &self.format;
-            if !format.renews(&inside, &self.value) || !format.is_newer(&inside, &self.value) {
-                return Ok(());
-            }
+        let Some(inside) = read(sandbox, &self.format, &nothing, cancel).await else {
+            return self.give(sandbox, &nothing, cancel).await;
+        };
+        let all = serde_json::from_slice::<Value>(&inside).unwrap_or_default();
+        let format = &self.format;
+        let (_, inside) = format.only(inside, all.clone());
+        if !format.renews(&inside, &self.value) || !format.is_newer(&inside, &self.value) {
+            return Ok(());
         }
-        self.give(sandbox, &nothing, cancel).await
+        let all = format.beside(&all, &self.value);
+        let text = if all == self.value {
+            self.bytes.clone()
+        } else {
+            all.to_string().into_bytes()
+        };
+        self.copy_in(sandbox, &text, &nothing, cancel).await
     }
 
     /// Copies it in, before the agent starts.
@@ -216,16 +232,27 @@ impl Login {
         environment: &BTreeMap<OsString, OsString>,
         cancel: &CancellationToken,
     ) -> Result<(), LoginError> {
-        let script = format!(
-            "cd && umask 077 && mkdir -p \"${{1%/*}}\" && [ ! -d \"$1\" ] && printf %s \"${VARIABLE}\" > \"$1.new\" && mv -f \"$1.new\" \"$1\""
-        );
-        let to = Path::new(self.format.path);
-        put(sandbox, (&script, to), &self.bytes, environment, cancel).await?;
+        self.copy_in(sandbox, &self.bytes, environment, cancel)
+            .await?;
         if !self.given {
             return Ok(());
         }
         let _lock = lock(&self.home).await?;
         self.keep(&self.bytes)
+    }
+
+    async fn copy_in(
+        &self,
+        sandbox: &dyn Sandbox,
+        text: &[u8],
+        environment: &BTreeMap<OsString, OsString>,
+        cancel: &CancellationToken,
+    ) -> Result<(), LoginError> {
+        let script = format!(
+            "cd && umask 077 && mkdir -p \"${{1%/*}}\" && [ ! -d \"$1\" ] && printf %s \"${VARIABLE}\" > \"$1.new\" && mv -f \"$1.new\" \"$1\""
+        );
+        let to = Path::new(self.format.path);
+        put(sandbox, (&script, to), text, environment, cancel).await
     }
 
     /// Keeps what the agent's program made of it. A sandbox may have written anything there: what is no
@@ -243,18 +270,22 @@ impl Login {
         let Ok(after) = serde_json::from_slice::<Value>(&bytes) else {
             return Ok(false);
         };
+        let (bytes, after) = self.format.only(bytes, after);
         // Another run may have renewed it too, or the user may have given another one.
         let _lock = lock(&self.home).await?;
         let now = match fsx::read_bounded(&self.kept, LIMIT as u64) {
             Err(error) if error.is_not_found() => return Ok(false),
             now => now?,
         };
-        let Ok(now) = parse(&self.kept, &now) else {
+        let Ok(all) = parse(&self.kept, &now) else {
             return Ok(false);
         };
         let format = &self.format;
+        let (_, now) = format.only(now, all);
         let replaces = format.renews(&self.value, &after) && format.renews(&now, &after);
-        if !replaces || (now != self.value && !format.is_newer(&now, &after)) {
+        // Others may have renewed it since it was given.
+        let is_as_given = self.was_given && now == self.value;
+        if !replaces || (!is_as_given && !format.is_newer(&now, &after)) {
             return Ok(false);
         }
         self.keep(&bytes)?;
@@ -268,6 +299,11 @@ impl Login {
 
 /// Keeps a login that the user gives, in the place of any other.
 pub fn keep_login(home: &Home, agent: &dyn AgentProvider, bytes: &[u8]) -> Result<(), LoginError> {
+    let ours = agent.login().and_then(|format| {
+        let value = LoginFormat::parse(bytes).ok()?;
+        Some(format.only(bytes.to_vec(), value).0)
+    });
+    let bytes = ours.as_deref().unwrap_or(bytes);
     keep(home, volume_of(agent), &kept_login(home, agent), bytes)
 }
 
@@ -340,10 +376,13 @@ pub(super) async fn keep_first(
         return Ok(false);
     };
     // A file without a mark of its own could be anything.
-    let is_one = LoginFormat::parse(&bytes).is_ok_and(|value| format.is_of(&value));
-    if format.marks.is_empty() || !is_one {
+    let Ok(value) = LoginFormat::parse(&bytes) else {
+        return Ok(false);
+    };
+    if format.marks.is_empty() || !format.is_of(&value) {
         return Ok(false);
     }
+    let (bytes, _) = format.only(bytes, value);
     let _lock = lock(home).await?;
     let to = kept_login(home, agent);
     if to.exists() || forgotten(home, agent).exists() {

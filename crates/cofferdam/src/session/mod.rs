@@ -60,6 +60,7 @@ mod network;
 mod network_options;
 mod on_host;
 mod on_shelf;
+mod only_there;
 mod options;
 mod outlived;
 mod outside;
@@ -118,6 +119,7 @@ pub use mode_reason::ModeReason;
 pub use network_options::NetworkOptions;
 pub use on_host::{HostOptions, Interactive};
 pub use on_shelf::Unpushed;
+pub use only_there::only_there;
 pub use options::{
     COMPLETION_SIGNAL, Caller, Hook, Hooks, LogLimits, PromptSource, Resume, RunLog, RunOptions,
     SessionOptions, Task, Timeouts, Watcher,

@@ -6,13 +6,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::checks;
+use super::configured::effective;
 use super::dev::{self, SHELF};
 use super::options::Caller;
 use crate::fsx::{self, FileError, lock};
 use crate::git::identity::{self, UserConfig};
 use crate::git::private_clone::{HOOKS, inside_hooks};
 use crate::git::vault::{Vault, VaultError};
-use crate::git::{GitError, Identity, Oid, Repository};
+use crate::git::{GitError, Identity, ObjectFormat, Oid, Repository};
 use crate::home::Home;
 use crate::names::{BranchName, VolumeName};
 use crate::process::Exit;
@@ -155,7 +157,7 @@ pub async fn provision(
     let UserConfig { identity, .. } = config;
     let identity = identity.unwrap_or_else(Identity::fallback);
     let workspace = format!("file:///workspace/{}", repository.top.slug());
-    let words: [OsString; 9] = [
+    let words: [OsString; 10] = [
         branch.as_str().into(),
         tip.as_str().into(),
         directory.clone().into(),
@@ -165,26 +167,42 @@ pub async fn provision(
         workspace.into(),
         hooks.into(),
         if is_doubtful { "doubtful" } else { "" }.into(),
+        match repository.format {
+            ObjectFormat::Sha1 => String::new(),
+            ObjectFormat::Sha256 => "--object-format=sha256".to_owned(),
+        }
+        .into(),
     ];
     let command = ["/bin/sh", "-c", SCRIPT, "shelf"].map(OsString::from);
-    let request = JailRequest {
-        mounts,
-        arguments: command.into_iter().chain(words).collect(),
+    let arguments: Vec<_> = command.into_iter().chain(words).collect();
+    let request = |memory| JailRequest {
+        mounts: mounts.clone(),
+        arguments: arguments.clone(),
         environment: BTreeMap::from([
             ("GIT_CONFIG_NOSYSTEM".into(), "1".into()),
             ("GIT_CONFIG_GLOBAL".into(), "/dev/null".into()),
             ("GIT_TERMINAL_PROMPT".into(), "0".into()),
         ]),
         directory: "/".into(),
-        stdin: shallow.into_bytes(),
+        stdin: shallow.clone().into_bytes(),
         stdout: JailOutput::Nothing,
         limits: Limits {
             processes: Some(256),
+            memory,
             ..Limits::default()
         },
         timeout: LIMIT,
     };
-    let done = jail::run(request, &caller.cancel).await;
+    // What a sandbox has said to git there runs too: it gets no more than a sandbox.
+    let config = effective(caller, &repository.top).await.config;
+    let memory = checks::limits_of(&config).memory;
+    let done = match jail::run(request(memory), &caller.cancel).await {
+        // Where nobody can limit it here, an engine may have done so for the sandbox itself.
+        Err(SandboxError::Unable { .. }) if memory.is_some() => {
+            jail::run(request(None), &caller.cancel).await
+        }
+        done => done,
+    };
     let done = done.map_err(|source| ShelfError::Jail {
         branch: branch.clone(),
         source,

@@ -2,14 +2,14 @@
 # be the last one before a `kill -9`, and the whole is run again by the next one who wants the branch.
 # Standard input says where the history ends.
 # $1: branch  $2: its commit here  $3: its directory  $4: origin, or nothing  $5: name  $6: email  $7: host  $8: where hooks are
-# $9: something where none of the commits that were brought last is known here
+# $9: something where none of the commits that were brought last is known here  $10: how objects are named, where not as usual
 # Ends with 3, before anything was changed but objects that came, where the shelf is another repository's.
 set -eu
 branch=$1 tip=$2 directory=$3 origin=$4
 repo=/repo-shelf/repo
 mkdir -p /repo-shelf/worktrees
 # Nobody stands on a branch there, so that each can have a working tree.
-[ -d "$repo/.git/objects" ] || git init -q --template= --initial-branch=cofferdam/shelf "$repo"
+[ -d "$repo/.git/objects" ] || git init -q --template= ${10:+"${10}"} --initial-branch=cofferdam/shelf "$repo"
 cd "$repo"
 mkdir -p .git/objects/pack .git/cofferdam
 for pack in /packs/*.pack; do
@@ -18,22 +18,26 @@ for pack in /packs/*.pack; do
     [ ! -e ".git/objects/pack/$name.idx" ] || continue
     # git sees a pack by its index.
     for kind in pack idx; do
+        # A pipe in its place would be waited for.
+        rm -rf -- ".git/objects/pack/tmp_$name.$kind"
         cp -- "/packs/$name.$kind" ".git/objects/pack/tmp_$name.$kind"
         mv -f -- ".git/objects/pack/tmp_$name.$kind" ".git/objects/pack/$name.$kind"
     done
 done
-cat >.git/cofferdam/shallow
-if [ -s .git/cofferdam/shallow ]; then
-    [ ! -s .git/shallow ] || cat .git/shallow >>.git/cofferdam/shallow
-    sort -u .git/cofferdam/shallow >.git/cofferdam/all
-    mv -f .git/cofferdam/all .git/shallow
+# Nothing is written to what lies there already: it may be a pipe.
+scratch=$(mktemp -d)
+cat >"$scratch/shallow"
+if [ -s "$scratch/shallow" ]; then
+    [ ! -s .git/shallow ] || cat .git/shallow >>"$scratch/shallow"
+    sort -u "$scratch/shallow" >"$scratch/all"
+    mv -f "$scratch/all" .git/shallow
 fi
 before=$(git for-each-ref --format='%(objectname)' refs/remotes/host)
 if [ -n "$9" ] && [ -n "$before" ] && [ ! -s .git/shallow ]; then
     related=0
     # Each is a name of a commit, and a word.
     # shellcheck disable=SC2086
-    git merge-base "$tip" $before >.git/cofferdam/related || related=$?
+    git merge-base "$tip" $before >"$scratch/related" || related=$?
     [ "$related" != 1 ] || exit 3
 fi
 remote() {
@@ -64,6 +68,7 @@ else
         mv -- "$directory" "$aside"
         echo "what was there is in $aside" >&2
     fi
+    rm -rf -- "$begun"
     : >"$begun"
     rm -rf -- "$directory"
     # Not `prune`: working trees that lie elsewhere inside are not seen here, and are not gone.

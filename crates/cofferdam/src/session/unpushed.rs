@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::jailed::Objects;
 use super::on_shelf::Unpushed;
+use super::only_there::git_directory;
 use super::push::of_shelf;
 use super::shelf::{self, List};
 use crate::fsx;
@@ -44,8 +45,8 @@ pub(super) async fn unpushed(
     let branch = record.shelf_branch()?.clone();
     let files = shelf::of(home, record).ok()??.files();
     let full = branch.full();
-    let git = files.join("repo/.git");
-    let found = private_clone::read_refs(&git, repository.format, Some(&full)).ok()?;
+    let git = git_directory(&files)?;
+    let found = private_clone::read_refs(&git.place(), repository.format, Some(&full)).ok()?;
     let tip = found.refs.get(full.as_bytes())?.clone();
     if is_home(repository, &tip, cancel).await {
         return None;
@@ -89,7 +90,11 @@ pub(super) async fn unpushed(
 }
 
 /// Whether a reference of the host's has it.
-async fn is_home(repository: &Repository, tip: &Oid, cancel: &CancellationToken) -> bool {
+pub(super) async fn is_home(
+    repository: &Repository,
+    tip: &Oid,
+    cancel: &CancellationToken,
+) -> bool {
     // What the repository does not have is an error there.
     let here = repository.resolve(tip.as_str(), cancel).await;
     matches!(here, Ok(Some(_)))

@@ -14,7 +14,7 @@ use tar::{Builder, EntryType, Header};
 
 use crate::fsx::{Context, FileError, beneath};
 
-/// From so many bytes on a file is looked at for whether they are there.
+/// So many bytes that are nowhere on the disk are written out, of all files together.
 const HOLLOW: u64 = 1 << 30;
 
 /// How much is in a volume.
@@ -30,7 +30,7 @@ pub struct Size {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Held {
     pub size: Size,
-    /// Sockets, pipes, devices, huge files with next to nothing in them, directories that could not be gone into, and what was gone when
+    /// Sockets, pipes, devices, files that say they are long and have next to nothing in them, where those are many or huge, directories that could not be gone into, and what was gone when
     /// it was looked at: none of them is in it.
     pub left_out: u64,
 }
@@ -101,8 +101,9 @@ pub(super) fn size(top: &Path) -> Result<Size, FileError> {
 pub(super) fn export(top: &Path, to: impl Write) -> io::Result<Held> {
     let mut archive = Builder::new(to);
     let mut held = Held::default();
+    let mut hollow = 0;
     let closed = walk(top, |root, found| {
-        let added = add(&mut archive, root, found)?;
+        let added = add(&mut archive, root, found, &mut hollow)?;
         match added {
             Some(bytes) if found.kind() == FileType::Directory => debug_assert_eq!(bytes, 0),
             Some(bytes) => {
@@ -123,6 +124,7 @@ fn add(
     archive: &mut Builder<impl Write>,
     root: &OwnedFd,
     found: &Found,
+    hollow: &mut u64,
 ) -> io::Result<Option<u64>> {
     let mut header = Header::new_gnu();
     header.set_mode(found.stat.st_mode & 0o7777);
@@ -152,11 +154,14 @@ fn add(
                 return Ok(None);
             };
             let now = file.metadata()?;
-            // One with next to nothing in it that says it is huge would fill the disk of whoever takes it out.
+            // Files with next to nothing in them that say they are huge would fill the disk of whoever takes them out.
             let takes = now.blocks().saturating_mul(512);
-            let is_hollow = now.size() > HOLLOW && now.size() / 16 > takes;
-            if !now.is_file() || is_hollow {
+            let all = hollow.saturating_add(now.size().saturating_sub(takes));
+            if !now.is_file() || (now.size() / 16 > takes && all > HOLLOW) {
                 return Ok(None);
+            }
+            if now.size() / 16 > takes {
+                *hollow = all;
             }
             header.set_entry_type(EntryType::Regular);
             header.set_size(now.size());

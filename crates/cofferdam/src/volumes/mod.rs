@@ -215,6 +215,7 @@ pub fn users(home: &Home, name: &VolumeName) -> Result<Vec<Record>, VolumeError>
 /// as long as the files take.
 pub fn remove(home: &Home, name: &VolumeName) -> Result<(), VolumeError> {
     let alone = alone(home)?;
+    clear(home)?;
     let Some(volume) = find(home, name)? else {
         return Err(VolumeError::Unknown(name.clone()));
     };
@@ -232,6 +233,32 @@ pub fn remove(home: &Home, name: &VolumeName) -> Result<(), VolumeError> {
     fsx::remove_tree(&going)?;
     drop(alone);
     Ok(())
+}
+
+/// Removes what is left of those whose removal was cut short. Returns how many there were. Bounded: as [`remove`].
+pub fn clear_away(home: &Home) -> Result<usize, VolumeError> {
+    if !home.volumes().exists() {
+        return Ok(0);
+    }
+    let _alone = alone(home)?;
+    clear(home)
+}
+
+fn clear(home: &Home) -> Result<usize, VolumeError> {
+    let directory = home.volumes();
+    let mut cleared = 0;
+    for entry in std::fs::read_dir(&directory).context("list", &directory)? {
+        let entry = entry.context("list", &directory)?;
+        if entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(GOING.as_bytes())
+        {
+            fsx::remove_tree(&entry.path())?;
+            cleared += 1;
+        }
+    }
+    Ok(cleared)
 }
 
 fn alone(home: &Home) -> Result<File, VolumeError> {

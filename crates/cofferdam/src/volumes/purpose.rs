@@ -43,6 +43,12 @@ impl Purpose {
         named.next()
     }
 
+    /// Whether the volume is for this.
+    pub fn is_called(self, volume: &super::Volume) -> bool {
+        let repository = volume.repository.as_deref().unwrap_or(Path::new("/"));
+        self.names(repository).contains(&volume.name)
+    }
+
     /// The names that it can have, the usual one first.
     pub(super) fn names(self, repository: &Path) -> Vec<VolumeName> {
         let one = |name: &str| vec![VolumeName::known(name)];

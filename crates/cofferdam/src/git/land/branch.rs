@@ -1,11 +1,15 @@
 //! The `branch` strategy: commits land on a branch that is checked out nowhere but in the sandbox.
 
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
 use super::landing::{Landing, NOT_MOVED};
-use super::{LandError, kept, worktrees};
+use super::{LandError, Worktree, kept, worktrees};
+use crate::fsx;
 use crate::git::gate::Accepted;
 use crate::git::refs::{self, RefError, Transaction};
 use crate::git::{Oid, Repository};
@@ -30,6 +34,62 @@ impl<'a> Expected<'a> {
     }
 }
 
+/// Between two looks at whether a git is at work.
+const PAUSE: Duration = Duration::from_millis(10);
+/// So long is waited for it: who writes the message of a commit has the index for as long.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The last lines of a log of HEAD are no longer.
+const LAST: u64 = 64 << 10;
+
+/// Waits until no git of their users' writes the index of one of these. Returns whether there was one.
+async fn stands_still(worktrees: &[Worktree], cancel: &CancellationToken) -> bool {
+    let is_busy = |one: &Worktree| {
+        let lock = one.git_dir.as_ref().map(|dir| dir.join("index.lock"));
+        lock.is_some_and(|lock| lock.symlink_metadata().is_ok())
+    };
+    let began = Instant::now();
+    let mut was_busy = false;
+    while worktrees.iter().any(is_busy) && began.elapsed() < PATIENCE {
+        was_busy = true;
+        tokio::select! {
+            () = cancel.cancelled() => break,
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+    }
+    was_busy
+}
+
+/// Whether the branch is checked out there, and not since it was at `tip`: the files are those of the commit before. Who goes to a
+/// branch leaves a line in the log of HEAD, with the commit that they found (gitformat: reflog).
+fn went_before(worktree: &Worktree, full: &str, tip: &Oid) -> bool {
+    let Some(git_dir) = &worktree.git_dir else {
+        return false;
+    };
+    let head = fsx::read_bounded(&git_dir.join("HEAD"), LAST).unwrap_or_default();
+    let named = head.strip_prefix(b"ref: ").map(<[u8]>::trim_ascii);
+    if named != Some(full.as_bytes()) {
+        return false;
+    }
+    let log = end_of(&git_dir.join("logs/HEAD")).unwrap_or_default();
+    let last = log.trim_ascii_end().rsplit(|&byte| byte == b'\n').next();
+    let went = last.and_then(|line| str::from_utf8(line).ok());
+    !went.is_some_and(|line| {
+        let mut words = line.splitn(3, ' ');
+        let (_, new) = (words.next(), words.next());
+        new == Some(tip.as_str()) && line.contains("\tcheckout: ")
+    })
+}
+
+/// The last bytes of a file.
+fn end_of(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LAST)))?;
+    let mut bytes = Vec::new();
+    file.take(LAST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Moves `branch` from where it is expected to the accepted tip, and nothing if it is elsewhere. Fast-forward only,
 /// unless it is the sandbox's own. `own_worktree` is the sandbox's: there the branch may be checked out.
 pub async fn branch(
@@ -42,15 +102,23 @@ pub async fn branch(
 ) -> Result<Landing, LandError> {
     let full = branch.full();
     let own = own_worktree.and_then(|path| path.canonicalize().ok());
-    for worktree in worktrees(repo, cancel).await? {
-        let is_own = own.is_some() && worktree.path.canonicalize().ok() == own;
-        if worktree.branch.as_deref() == Some(full.as_str()) && !is_own {
-            let at = crate::text::printable(&worktree.path.to_string_lossy());
-            return Ok(kept(
-                accepted,
-                format!("branch `{branch}` is checked out at {at}"),
-            ));
-        }
+    let mut others = worktrees(repo, cancel).await?;
+    others.retain(|one| own.is_none() || one.path.canonicalize().ok() != own);
+    if stands_still(&others, cancel).await {
+        // One of them has gone to another branch meanwhile.
+        others = worktrees(repo, cancel).await?;
+        others.retain(|one| own.is_none() || one.path.canonicalize().ok() != own);
+    }
+    let checked_out = |worktree: &Worktree| {
+        let at = crate::text::printable(&worktree.path.to_string_lossy());
+        kept(
+            accepted,
+            format!("branch `{branch}` is checked out at {at}"),
+        )
+    };
+    let has_it = |one: &&Worktree| one.branch.as_deref() == Some(full.as_str());
+    if let Some(worktree) = others.iter().find(has_it) {
+        return Ok(checked_out(worktree));
     }
     let tip = accepted.tip();
     if let Expected::At(old) = expected
@@ -68,10 +136,24 @@ pub async fn branch(
         .commit(repo, cancel)
         .await;
     match moved {
-        Ok(()) => Ok(Landing::Landed {
-            branch: branch.as_str().to_owned(),
-            tip: tip.clone(),
-        }),
+        Ok(()) => {
+            // Its user's git looks at a branch first, writes the files and then goes there.
+            stands_still(&others, cancel).await;
+            let went = others.iter().find(|one| went_before(one, &full, tip));
+            if let Some(worktree) = went {
+                let back = Transaction::new(format!("cofferdam {}", accepted.id()));
+                let back = match expected.commit() {
+                    Some(old) => back.update(&full, old, Some(tip)),
+                    None => back.delete(&full, tip),
+                };
+                back.commit(repo, cancel).await?;
+                return Ok(checked_out(worktree));
+            }
+            Ok(Landing::Landed {
+                branch: branch.as_str().to_owned(),
+                tip: tip.clone(),
+            })
+        }
         Err(RefError::Moved { detail }) => {
             // A killed command may have come so far already.
             if refs::read(repo, &full, cancel).await?.as_ref() == Some(tip) {

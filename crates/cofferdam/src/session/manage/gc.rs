@@ -37,6 +37,7 @@ use crate::session::emitter::Emitter;
 use crate::session::event::Notice;
 use crate::session::layers;
 use crate::session::report::Beside;
+use crate::volumes;
 use crate::wall::{self, WallError};
 
 /// How long one interrupted sandbox may take to be collected.
@@ -189,6 +190,18 @@ pub async fn gc(
     report
         .removed
         .extend(unfinished.iter().map(|path| path.display().to_string()));
+    if !dry_run {
+        match volumes::clear_away(home) {
+            Ok(0) => {}
+            Ok(count) => {
+                let what = if count == 1 { "volume" } else { "volumes" };
+                report
+                    .removed
+                    .push(format!("what was left of {count} {what}"));
+            }
+            Err(error) => report.problems.push(Problem::new(&error)),
+        }
+    }
     let workspaces = registry::workspaces(home)?;
     let find = async |path: &Path| {
         let start = Start::find(path, &workspaces)?;

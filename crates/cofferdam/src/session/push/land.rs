@@ -19,6 +19,7 @@ use crate::git::{Oid, Repository, bare};
 use crate::names::BranchName;
 use crate::process::Input;
 use crate::registry::{self, Record};
+use crate::session::check_plan::CheckPlan;
 use crate::session::checks::{self, Checks};
 use crate::session::collect::rules;
 use crate::session::configured::effective;
@@ -70,6 +71,10 @@ pub(super) enum Refused {
     Checks(#[source] checks::Failed),
     #[error("the branch moved meanwhile")]
     Moved(BranchName),
+    #[error("the branch is locked on the host")]
+    Locked { branch: BranchName, why: String },
+    #[error("the branch is another name of one on the host")]
+    Symbolic(BranchName),
     #[error("something is wrong on the host")]
     Host { branch: Option<String>, why: String },
 }
@@ -98,13 +103,20 @@ impl Refused {
                  on the shelf, and push again"
             ),
             Self::Moved(_) => "push again".to_owned(),
+            Self::Locked { .. } => "another git is at work there, or was cut short: push again; whoever leaves the sandbox there is told what is in the way".to_owned(),
+            Self::Symbolic(branch) => format!("push to the branch that {branch} leads to, or under another name"),
             Self::Host { .. } => "whoever leaves the sandbox there is told what".to_owned(),
         }
     }
 
     /// As the sandbox hears it; what is the host's own is told there.
     pub(super) fn into_answer(self, of: Of<'_>) -> Answer {
-        if let Self::Host { branch, why } = &self {
+        let told = match &self {
+            Self::Host { branch, why } => Some((branch.clone(), why)),
+            Self::Locked { branch, why } => Some((Some(branch.to_string()), why)),
+            _ => None,
+        };
+        if let Some((branch, why)) = told {
             let what = match branch {
                 Some(branch) => format!("a push of {branch} from inside"),
                 None => "a push from inside".to_owned(),
@@ -133,6 +145,8 @@ struct Pushing<'a> {
     repository: Repository,
     /// The branches that its user has brought to the shelf.
     noted: Noted,
+    /// The configuration has checks by now.
+    is_checked: bool,
 }
 
 /// What is behind it in the host's history.
@@ -198,8 +212,9 @@ impl<'a> Pushing<'a> {
             Ok((record, repository))
         };
         let (mut record, repository) = Box::pin(found).await?;
-        let config = effective(caller, &repository.top).await.config;
-        record.protected = protect::by_now(&record.protected, &config, repository.top.as_path());
+        let found = effective(caller, &repository.top).await;
+        let top = repository.top.as_path();
+        record.protected = protect::by_now(&record.protected, &found.config, top);
         let noted = shelf::noted(&caller.home, &record, List::Brought)
             .map_err(|error| Refused::host(&error))?;
         Ok(Self {
@@ -207,6 +222,7 @@ impl<'a> Pushing<'a> {
             record,
             repository,
             noted,
+            is_checked: !CheckPlan::of(&found).is_nothing(),
         })
     }
 
@@ -335,6 +351,11 @@ impl<'a> Pushing<'a> {
             }
             Err(error) => return Err(Refused::host(&error)),
         }
+        // A symbolic one leads to another, and is never packed (git-symbolic-ref(1)).
+        let place = repository.common_dir.join(branch.full());
+        if crate::fsx::read_bounded(&place, 4096).is_ok_and(|text| text.starts_with(b"ref:")) {
+            return Err(Refused::Symbolic(branch.clone()));
+        }
         let at = refs::read(repository, &branch.full(), &caller.cancel).await;
         let at = at.map_err(|error| Refused::host(&error))?;
         let is_new = at.is_none() && branch.as_str().starts_with(OURS);
@@ -344,9 +365,21 @@ impl<'a> Pushing<'a> {
         let holder = Holder::of(&caller.home, &repository.top, branch);
         match holder.map_err(|error| Refused::host(&error))? {
             Some(holder) => Err(Refused::Held(holder.name.to_string())),
-            None if is_new && self.noted.branches().count() >= BRANCHES => Err(Refused::Full),
+            None if is_new && self.has_many().await? => Err(Refused::Full),
             None => Ok(at),
         }
+    }
+
+    /// Those that its user has removed make room again.
+    async fn has_many(&self) -> Result<bool, Refused> {
+        let names: Vec<String> = self.noted.branches().map(BranchName::full).collect();
+        if names.len() < BRANCHES {
+            return Ok(false);
+        }
+        let read = RefsAt::read(&self.repository, names.clone(), &self.of.caller.cancel).await;
+        let refs = read.map_err(|error| Refused::host(&error))?;
+        let there = names.iter().filter(|name| refs.get(name).is_some());
+        Ok(there.count() >= BRANCHES)
     }
 
     /// Commits of the host's that the sandbox was given, those first that are nearest. Where the branch is somewhere else it has what
@@ -447,7 +480,7 @@ impl<'a> Pushing<'a> {
         waiting: &mut Waiting,
     ) -> Result<(), Refused> {
         let (caller, repository) = (self.of.caller, &self.repository);
-        if self.record.checked {
+        if self.is_checked {
             waiting
                 .say("it passed the gate, and is checked now".to_owned())
                 .await;
@@ -463,10 +496,30 @@ impl<'a> Pushing<'a> {
         let expected = at.map_or(Expected::New, Expected::At);
         let landing =
             land::branch(repository, branch, expected, None, accepted, &caller.cancel).await;
-        match landing.map_err(|error| Refused::host(&error))? {
-            Landing::Landed { .. } => Ok(()),
-            _ => Err(Refused::Moved(branch.clone())),
+        let why = match landing.map_err(|error| Refused::host(&error))? {
+            Landing::Landed { .. } => return Ok(()),
+            Landing::Kept { why, .. } => why,
+            Landing::Nothing | Landing::Refused { .. } => {
+                return Err(Refused::Moved(branch.clone()));
+            }
+        };
+        // Which of the host's it is does not go inside.
+        let now = refs::read(repository, &branch.full(), &caller.cancel).await;
+        if now.map_err(|error| Refused::host(&error))?.as_ref() != at {
+            return Err(Refused::Moved(branch.clone()));
         }
+        let all = land::worktrees(repository, &caller.cancel).await;
+        let full = branch.full();
+        let mut all = all.map_err(|error| Refused::host(&error))?.into_iter();
+        if all.any(|one| one.branch.as_deref() == Some(full.as_str())) {
+            return Err(Refused::CheckedOut);
+        }
+        let branch = branch.clone();
+        Err(if why.contains(".lock") {
+            Refused::Locked { branch, why }
+        } else {
+            Refused::host(&why)
+        })
     }
 
     /// The reference that held them meanwhile.

@@ -1,0 +1,136 @@
+//! What is on a shelf and nowhere else, for whoever is about to remove it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::dev::SHELF;
+use super::options::Caller;
+use super::unpushed::is_home;
+use crate::fsx::beneath;
+use crate::git::discovery::Start;
+use crate::git::private_clone::{self, PrivateRefs};
+use crate::git::{ObjectFormat, Repository};
+use crate::registry;
+use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
+use crate::sandbox::{Access, Limits, Mount, MountSource};
+use crate::text::printable_bytes_line;
+use crate::volumes::Volume;
+
+/// How many changed files each working tree has, as git there says.
+const CHANGED: &str = r#"cd "$1/worktrees" 2>/dev/null || exit 0
+for one in *; do
+    [ -e "$one/.git" ] || continue
+    count=$(git -C "$one" -c core.fsmonitor=false --no-optional-locks status --porcelain | wc -l)
+    [ "$count" = 0 ] || echo "$count $one"
+done"#;
+/// Of what the jail says.
+const MOST: usize = 64 << 10;
+/// Where git writes what it looks through.
+const LIMIT: Duration = Duration::from_secs(60);
+/// The branch that nobody works on.
+const BEGINS: &[u8] = b"refs/heads/";
+
+/// Branches and working trees of a shelf with something that is nowhere else, each in words that are safe for a terminal. The sandboxes'
+/// word: names are read on this machine, and git looks in a jail. What cannot be told is one of them. Bounded: 60 s, and what git takes
+/// to say of each branch whether it is home.
+pub async fn only_there(caller: &Caller, volume: &Volume) -> Vec<String> {
+    let files = volume.files();
+    let mut found = Vec::new();
+    if !files.join("repo").exists() {
+        return found;
+    }
+    let repository = repository(caller, volume.repository.as_deref()).await;
+    let format = (repository.as_ref()).map_or(ObjectFormat::Sha1, |one| one.format);
+    match refs(&files, format) {
+        Some(refs) => {
+            for (name, tip) in &refs.refs {
+                let Some(branch) = name.strip_prefix(BEGINS) else {
+                    continue;
+                };
+                let is_home = match &repository {
+                    Some(repository) => is_home(repository, tip, &caller.cancel).await,
+                    None => false,
+                };
+                if !is_home {
+                    found.push(format!("commits of {}", printable_bytes_line(branch)));
+                }
+            }
+        }
+        None => found.push("branches that cannot be read".to_owned()),
+    }
+    match changed(&files, caller).await {
+        Some(lines) => found.extend(lines),
+        None => found.push("working trees that git cannot look at".to_owned()),
+    }
+    found
+}
+
+async fn repository(caller: &Caller, top: Option<&Path>) -> Option<Repository> {
+    let workspaces = registry::workspaces(&caller.home).ok()?;
+    let start = Start::find(top?, &workspaces).ok()?;
+    let user = caller.user_home.as_deref();
+    let found = Repository::discover(&caller.git, &start, user, &caller.cancel).await;
+    found.ok()
+}
+
+fn refs(files: &Path, format: ObjectFormat) -> Option<PrivateRefs> {
+    let git = git_directory(files)?;
+    private_clone::read_refs(&git.place(), format, None).ok()
+}
+
+/// The git directory of a shelf, wherever programs inside have meanwhile put something else.
+pub(super) struct GitDirectory(std::os::fd::OwnedFd);
+
+impl GitDirectory {
+    /// Counts while this lives.
+    pub(super) fn place(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+    }
+}
+
+pub(super) fn git_directory(files: &Path) -> Option<GitDirectory> {
+    let root = beneath::root(files).ok()?;
+    let opened = beneath::directory(root, Path::new("repo/.git"));
+    opened.ok().map(GitDirectory)
+}
+
+async fn changed(files: &Path, caller: &Caller) -> Option<Vec<String>> {
+    let request = JailRequest {
+        mounts: vec![Mount {
+            source: MountSource::Path(files.to_owned()),
+            target: SHELF.into(),
+            access: Access::ReadOnly,
+        }],
+        arguments: ["/bin/sh", "-c", CHANGED, "sh", SHELF]
+            .map(OsString::from)
+            .to_vec(),
+        environment: BTreeMap::from([
+            ("GIT_CONFIG_NOSYSTEM".into(), "1".into()),
+            ("GIT_CONFIG_GLOBAL".into(), "/dev/null".into()),
+        ]),
+        directory: "/".into(),
+        stdin: Vec::new(),
+        stdout: JailOutput::Capture(MOST),
+        limits: Limits {
+            processes: Some(256),
+            ..Limits::default()
+        },
+        timeout: LIMIT,
+    };
+    let done = jail::run(request, &caller.cancel).await.ok()?;
+    if !done.exit.success() {
+        return None;
+    }
+    let lines = done.stdout.split(|&byte| byte == b'\n');
+    let words = lines.filter_map(|line| {
+        let at = line.iter().position(|&byte| byte == b' ')?;
+        let (count, name) = (str::from_utf8(&line[..at]).ok()?, &line[at + 1..]);
+        let files = if count == "1" { "file" } else { "files" };
+        let name = printable_bytes_line(name);
+        Some(format!("{count} uncommitted {files} in worktrees/{name}"))
+    });
+    Some(words.collect())
+}
