@@ -9,7 +9,7 @@ use clap::Args;
 use cofferdam::git::Repository;
 use cofferdam::names::BranchName;
 use cofferdam::published::PublishedPort;
-use cofferdam::registry::{self, DevSandbox, Record};
+use cofferdam::registry::{self, DevSandbox, Record, belongs};
 use cofferdam::sandbox::{BindMountProvider, BranchStrategy};
 use cofferdam::session::living::{self as lives, Condition, Followed, Named};
 use cofferdam::session::{Caller, Landing, Session, SessionError, SessionOptions, dev, provision};
@@ -173,6 +173,7 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
     } else {
         let ports = Ports::chosen(given, &defaults);
         let session = made(of, (sandbox, ports), &caller, environment).await?;
+        tell_left_behind(&repository, &caller).await?;
         (session, Came::Made)
     };
     drop(turn);
@@ -339,6 +340,24 @@ async fn made(
         images::tell_unbuilt(made.record());
     }
     Ok(made)
+}
+
+/// Says which were made where this repository was before, if its commits are here: their own place is gone.
+async fn tell_left_behind(repository: &Repository, caller: &Caller) -> Result<(), CliError> {
+    let listing = registry::list(&caller.home, None)?;
+    let records = listing.entries.into_iter().map(|entry| entry.record);
+    let gone =
+        |record: &Record| record.dev.is_some() && record.is_there() && belongs::is_gone(record);
+    for record in records.filter(gone) {
+        let begun = repository.resolve(record.base.as_str(), &caller.cancel);
+        if matches!(begun.await, Ok(Some(_))) {
+            let (name, id) = (&record.name, record.id);
+            output::note(&format!(
+                "note: the repository of {name} ({id}) is gone; if you moved it here: `cofferdam delete {id}`\n"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The ports of this machine that lead into one from its next start on.
