@@ -18,7 +18,7 @@ use super::defaults::Defaults;
 use super::here::{is_path, is_plainly_a_path};
 use super::images::{self, EngineName, OfRepository};
 use super::making::{self, DevOptions, Sandbox, Strategy};
-use super::{here, keep_ready, living};
+use super::{codex_config, here, keep_ready, living};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -479,10 +479,16 @@ pub(super) async fn take_logins(caller: &Caller, named: &Named, provider: &dyn B
 async fn keep_logins(session: &Session) {
     let name = session.name();
     match session.take_logins().await {
-        Ok(first) => {
-            for agent in first {
+        Ok(taken) => {
+            for agent in taken.first {
                 output::note(&format!(
                     "note: the login of {agent} that was made in {name} is kept, and other sandboxes get it: see cofferdam volume\n"
+                ));
+            }
+            for agent in taken.forgotten {
+                let give = codex_config::gives_again(&agent);
+                output::note(&format!(
+                    "note: the login of {agent} in {name} is not kept, because you had one forgotten: give one with {give}\n"
                 ));
             }
         }

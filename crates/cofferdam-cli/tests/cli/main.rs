@@ -31,6 +31,7 @@ mod dev_attach;
 mod dev_changes;
 mod dev_containers;
 mod dev_elsewhere;
+mod dev_hints;
 mod dev_kept;
 mod dev_lived;
 mod dev_ports;

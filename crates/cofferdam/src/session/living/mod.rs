@@ -45,6 +45,7 @@ pub use files::AloneWithFiles;
 pub use follow::Followed;
 pub(super) use life::ask_with_memory;
 pub use life::{can_start, condition, make_from, start, uncollected, unpushed};
+pub use logins::LoginsTaken;
 pub use patch::PatchError;
 pub use ports::{Forwarded, publish};
 pub use refused::{RefusedSince, refused_during};
