@@ -1,5 +1,7 @@
 //! What dev sandboxes say of what is not as their user thinks: the object, and the command that helps, which is typed as it is printed.
 
+use crate::dev_ports::free;
+use crate::environment::Done;
 use crate::lives::Lives;
 
 /// Whoever has one forgotten is told what that means, where they do it and where they would miss it.
@@ -29,6 +31,52 @@ fn a_login_that_is_not_kept_is_told() {
         .expect_code(0);
     let left = lives.exec("dev", "true").expect_code(0);
     assert!(!left.stderr.contains(told), "{left}");
+    lives
+        .cofferdam(&["delete", "--force", "dev"])
+        .expect_code(0);
+}
+
+/// Approves what the repository's file asks for.
+#[track_caller]
+fn approve(lives: &Lives) -> Done {
+    let asked = lives.cofferdam(&["approve"]).expect_code(1);
+    let (_, digest) = asked.stderr.split_once("--trust ").unwrap();
+    let digest = digest.split('`').next().unwrap();
+    lives
+        .cofferdam(&["approve", "--trust", digest])
+        .expect_code(0)
+}
+
+/// What counts later is not said to be in force, and what it takes is said.
+#[test]
+fn approved_lines_say_from_when_on_they_count() {
+    let lives = Lives::new();
+    lives.cofferdam(&["start"]).expect_code(0);
+    let port = free();
+    let text = format!("ports: [{port}]\nimage: a.test/x\nenv: {{OWN: x}}\n");
+    lives.write(".cofferdam/config.yaml", &text);
+    let approved = approve(&lives);
+    for line in [
+        "approved: 3 lines\n",
+        "ports: in dev sandboxes from their next start on: `cofferdam restart dev`\n",
+        "image: in sandboxes that are made from now on\n",
+        "env: for programs that are started from now on;",
+    ] {
+        assert!(approved.stderr.contains(line), "{line}: {approved}");
+    }
+    assert!(!approved.stderr.contains("in force"), "{approved}");
+    let seen = lives.exec("dev", "echo $OWN").expect_code(0);
+    assert_eq!(seen.stdout, "x\n");
+    let restarted = lives.cofferdam(&["restart", "dev"]).expect_code(0);
+    let leads = format!("127.0.0.1:{port} is port {port} inside\n");
+    assert!(restarted.stderr.contains(&leads), "{restarted}");
+    // The control: what is open is in force at once.
+    let text = format!("{text}firewall: {{allow: [{{domain: a.test}}]}}\n");
+    lives.write(".cofferdam/config.yaml", &text);
+    let approved = approve(&lives);
+    let last = approved.stderr.lines().last();
+    assert_eq!(last, Some("in force in sandbox dev"), "{approved}");
+    assert!(!approved.stderr.contains("ports: "), "{approved}");
     lives
         .cofferdam(&["delete", "--force", "dev"])
         .expect_code(0);
