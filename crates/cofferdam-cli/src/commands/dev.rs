@@ -24,7 +24,7 @@ use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::again::{self, Again};
 use crate::ui::from_here::{from_here, work_in};
-use crate::ui::shell::shell_word;
+use crate::ui::shell::{branch_option, shell_word};
 use crate::ui::style::{self, paint};
 use crate::ui::{facts, output, summary};
 
@@ -182,6 +182,9 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
         give_logins(&session).await;
         tell_ports(&session)?;
     }
+    if came == Came::Started && !build.build {
+        images::tell_changed(session.record(), environment).await;
+    }
     Ok((session, came))
 }
 
@@ -337,7 +340,7 @@ async fn made(
     let create = async |caller: &Caller| Box::pin(Session::create(caller, &options)).await;
     let made = living::shown(caller, environment, create).await??;
     if !names_image {
-        images::tell_unbuilt(made.record());
+        images::tell_unbuilt(made.record(), environment).await;
     }
     Ok(made)
 }
@@ -416,6 +419,17 @@ pub(super) fn tell_ports(session: &Session) -> Result<(), SessionError> {
         ));
     }
     Ok(())
+}
+
+/// A command that means this one by its checkout and its branch, as it is given from here.
+pub(super) fn command(words: &str, record: &Record, environment: &Environment) -> String {
+    let branch = branch_option(record.shelf_branch());
+    let checkout = if record.repository == environment.top() {
+        String::new()
+    } else {
+        format!(" {}", shell_word(&record.repository))
+    };
+    format!("cofferdam {words}{branch}{checkout}")
 }
 
 /// What a dev sandbox is for, in words.

@@ -12,13 +12,16 @@ use cofferdam::registry::Record;
 use cofferdam::sandbox::engine::{self, Engine, EngineOptions, Kind};
 use cofferdam::text::printable;
 
-use super::here;
+use super::{dev, here};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::shell::shell_word;
 use crate::ui::style::{self, paint};
 use crate::ui::{human, output};
+
+/// How long an engine may take to say what an image was built from.
+const ASKED: Duration = Duration::from_secs(10);
 
 /// Who keeps the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -110,8 +113,9 @@ pub(super) async fn repository(
     Ok(here::repository_at(&there, environment, interrupt).await?)
 }
 
-/// Says so where a repository has a Dockerfile of its own, and a new sandbox has another image because nobody has built it.
-pub(super) fn tell_unbuilt(record: &Record) {
+/// Says so where a repository has a Dockerfile of its own, and a new sandbox has another image because nobody has built it, or one of
+/// what was there before.
+pub(super) async fn tell_unbuilt(record: &Record, environment: &Environment) {
     let (Some(image), Ok(top)) = (&record.image, RepoPath::resolve(&record.repository)) else {
         return;
     };
@@ -121,6 +125,40 @@ pub(super) fn tell_unbuilt(record: &Record) {
         output::note(&format!(
             "note: .cofferdam/Dockerfile is not built, so it has {image} and not {own}: cofferdam build --sandbox {}\n",
             record.provider
+        ));
+    }
+    tell_changed(record, environment).await;
+}
+
+/// Says so where a sandbox has the image of the repository's Dockerfile, and that was built from something else than lies there now. Asks
+/// its engine once.
+pub(super) async fn tell_changed(record: &Record, environment: &Environment) {
+    let kind = Kind::named(&record.provider);
+    let top = RepoPath::resolve(&record.repository).ok();
+    let (Some(image), Some(kind), Some(top)) = (&record.image, kind, top) else {
+        return;
+    };
+    let main = discovery::main(&top);
+    if *image != main.image() {
+        return;
+    }
+    // What cannot be read, or does not answer, says nothing of it here: who builds is told.
+    let Ok(source) = Source::read(top.as_path(), &main) else {
+        return;
+    };
+    let Ok(engine) = Engine::recorded(kind, &environment.home.sandbox(record.id)) else {
+        return;
+    };
+    let asked = tokio::time::timeout(ASKED, Box::pin(engine.image(image))).await;
+    if let Ok(Ok(Some(built))) = asked
+        && source.has_changed_since(&built)
+    {
+        let build = match &record.dev {
+            Some(_) => dev::command("restart --build", record, environment),
+            None => format!("cofferdam build --sandbox {}", kind.name()),
+        };
+        output::note(&format!(
+            "note: .cofferdam/Dockerfile, or what lies beside it, has changed since {image} was built: {build}\n"
         ));
     }
 }

@@ -9,7 +9,7 @@ use cofferdam::session::living::{self as lives, Condition};
 
 use super::dev::{self, Build, Places, Up};
 use super::making::DevOptions;
-use super::{keep_ready, living, stop};
+use super::{images, keep_ready, living, stop};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -96,6 +96,9 @@ pub(crate) async fn run(
             ));
             keep_ready::after_living(session.record());
             dev::tell_ports(&session)?;
+            if session.record().dev.is_some() {
+                images::tell_changed(session.record(), environment).await;
+            }
             Ok(())
         },
     );

@@ -7,10 +7,9 @@ use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::{Caller, Session, SessionError};
 
 use super::dev::{self, Build, Came, Meant, Places, Up};
-use super::keep_ready;
 use super::living::{self, Sandboxes};
 use super::making::DevOptions;
-use super::status;
+use super::{images, keep_ready, status};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -113,6 +112,9 @@ async fn named(
                     ));
                     keep_ready::after_living(session.record());
                     dev::tell_ports(&session)?;
+                    if session.record().dev.is_some() {
+                        images::tell_changed(session.record(), environment).await;
+                    }
                     set_up_again(session, caller, environment).await?;
                 }
                 _ => {

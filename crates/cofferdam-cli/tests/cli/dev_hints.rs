@@ -1,7 +1,9 @@
 //! What dev sandboxes say of what is not as their user thinks: the object, and the command that helps, which is typed as it is printed.
 
+use crate::containers::{IMAGE, worlds};
 use crate::dev_ports::free;
 use crate::environment::Done;
+use crate::images::dockerfile;
 use crate::lives::Lives;
 
 /// Whoever has one forgotten is told what that means, where they do it and where they would miss it.
@@ -80,4 +82,39 @@ fn approved_lines_say_from_when_on_they_count() {
     lives
         .cofferdam(&["delete", "--force", "dev"])
         .expect_code(0);
+}
+
+/// Whoever changes what their image is built from is told by the next start that it is not in it yet.
+#[test]
+fn a_recipe_that_has_changed_is_told() {
+    for world in worlds() {
+        let made = |text: &str| {
+            let text = format!("FROM {IMAGE}\nRUN echo {text} > /made\n");
+            dockerfile(&world.environment, &text);
+        };
+        made("one");
+        world.build_trusted().expect_code(0);
+        let told = "has changed since ";
+        let sandbox = ["--sandbox", world.engine, "--network", "none"];
+        let start = [&["start"], &sandbox[..]].concat();
+        let first = world.cofferdam(&start).expect_code(0);
+        assert!(!first.stderr.contains(told), "{first}");
+        made("two");
+        let image = world.image();
+        let restarted = world.cofferdam(&["restart"]).expect_code(0);
+        let build = format!("{told}{image} was built: cofferdam restart --build\n");
+        assert!(restarted.stderr.contains(&build), "{restarted}");
+        let create = [&["create", "one"], &sandbox[..]].concat();
+        let created = world.cofferdam(&create).expect_code(0);
+        let engine = world.engine;
+        let build = format!("{told}{image} was built: cofferdam build --sandbox {engine}\n");
+        assert!(created.stderr.contains(&build), "{created}");
+        world
+            .cofferdam(&["delete", "--force", "one", "dev"])
+            .expect_code(0);
+        world
+            .cofferdam(&[world.engine, "remove-image"])
+            .expect_code(0);
+        world.environment.expect_clean();
+    }
 }
