@@ -7,14 +7,13 @@ use std::process::ExitCode;
 use clap::{ArgGroup, Args};
 use cofferdam::config;
 use cofferdam::config::approvals::{self, ApprovalError, Revoked};
-use cofferdam::home::Home;
-use cofferdam::names::RepoPath;
-use cofferdam::registry::{self, Record};
+use cofferdam::registry::Record;
 use cofferdam::sandbox::engine::Kind;
 use cofferdam::text::printable_line;
 use cofferdam::wall::allowed::Scope;
 
 use super::allow::{begin, patiently};
+use super::dev;
 use super::here::repository;
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -118,7 +117,7 @@ pub(crate) async fn run(
     let change = begin(environment, interrupt).await?;
     let mut others = before.symmetric_difference(&lines);
     let opens_otherwise = others.any(|line| key(line) == RULES);
-    let told = when(lines.difference(&before), &dev_sandboxes(home, &top)?);
+    let told = when(lines.difference(&before), &dev::of_checkout(home, &top)?);
     let count = lines.len();
     approvals::approve(home, &top, lines).map_err(|error| unapproved(&error))?;
     output::note(&format!("approved: {}\n{told}", plural(count, "line")));
@@ -184,16 +183,6 @@ fn when<'a>(lines: impl Iterator<Item = &'a String>, dev: &[Record]) -> String {
         format!("{}: {time}\n", keys.join(", "))
     };
     times.into_iter().map(line).collect()
-}
-
-/// Those of this checkout.
-fn dev_sandboxes(home: &Home, top: &RepoPath) -> Result<Vec<Record>, CliError> {
-    let listing = registry::list(home, Some(top))?;
-    let records = listing.entries.into_iter().map(|entry| entry.record);
-    let is_ours = |record: &Record| {
-        record.dev.is_some() && record.repository == top.as_path() && record.is_there()
-    };
-    Ok(records.filter(is_ours).collect())
 }
 
 /// Rules count at once.

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use clap::Args;
 use cofferdam::git::Repository;
-use cofferdam::names::BranchName;
+use cofferdam::home::Home;
+use cofferdam::names::{BranchName, RepoPath};
 use cofferdam::published::PublishedPort;
-use cofferdam::registry::{self, DevSandbox, Record, belongs};
+use cofferdam::registry::{self, DevSandbox, Record, RegistryError, belongs};
 use cofferdam::sandbox::{BindMountProvider, BranchStrategy};
 use cofferdam::session::living::{self as lives, Condition, Followed, Named};
 use cofferdam::session::{Caller, Landing, Session, SessionError, SessionOptions, dev, provision};
 
 use super::defaults::Defaults;
 use super::here::{is_path, is_plainly_a_path};
-use super::images::{self, EngineName, OfRepository};
+use super::images::{self, EngineName, For, OfRepository};
 use super::making::{self, DevOptions, Sandbox, Strategy};
 use super::{codex_config, here, keep_ready, living};
 use crate::environment::Environment;
@@ -96,6 +97,16 @@ pub(super) async fn has_one(
     Ok(found.is_some())
 }
 
+/// All that a checkout has.
+pub(super) fn of_checkout(home: &Home, top: &RepoPath) -> Result<Vec<Record>, RegistryError> {
+    let listing = registry::list(home, Some(top))?;
+    let records = listing.entries.into_iter().map(|entry| entry.record);
+    let is_its = |record: &Record| {
+        record.dev.is_some() && record.repository == top.as_path() && record.is_there()
+    };
+    Ok(records.filter(is_its).collect())
+}
+
 /// The one that is meant where nobody says which: that of what is checked out, else the only one that there is.
 pub(super) async fn the_one(
     caller: &Caller,
@@ -103,10 +114,7 @@ pub(super) async fn the_one(
     interrupt: &Interrupt,
 ) -> Result<Option<Which>, CliError> {
     let repository = here::repository(environment, interrupt).await?;
-    let top = repository.top.as_path();
-    let listing = registry::list(&caller.home, Some(&repository.top))?;
-    let records = listing.entries.into_iter().map(|entry| entry.record);
-    let ours = records.filter(|record| record.repository == top && record.is_there());
+    let ours = of_checkout(&caller.home, &repository.top)?.into_iter();
     let mut branches: Vec<_> = ours.filter_map(|record| Some(record.dev?.branch)).collect();
     if branches.contains(&None) {
         return Ok(Some(Which::default()));
@@ -159,11 +167,14 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
     let given = options.ports()?;
     let sandbox = Sandbox::from(options.clone()).or(&defaults);
     if build.build {
-        let place = match &there {
-            Some(record) => record.provider.as_str(),
-            None => sandbox.kind().0,
+        let asked = Asked {
+            build,
+            there: there.as_ref(),
+            place: sandbox.kind().0,
+            branch: which.branch.as_ref(),
+            options,
         };
-        let image = built(build, place, environment, interrupt).await?;
+        let image = built(&asked, environment, interrupt).await?;
         if let Some(record) = there.take() {
             there = Some(renewed(&record, &image, &caller, environment).await?);
         }
@@ -210,10 +221,7 @@ pub(super) fn refuse_options(
 }
 
 /// Whose turn it is with the dev sandboxes of a checkout.
-pub(super) async fn turn(
-    caller: &Caller,
-    top: &cofferdam::names::RepoPath,
-) -> Result<File, CliError> {
+pub(super) async fn turn(caller: &Caller, top: &RepoPath) -> Result<File, CliError> {
     dev::turn(caller, top)
         .await?
         .ok_or_else(|| CliError::Failed {
@@ -222,13 +230,44 @@ pub(super) async fn turn(
         })
 }
 
+/// An image that is wanted for a sandbox.
+#[derive(Debug)]
+struct Asked<'a> {
+    build: &'a Build,
+    there: Option<&'a Record>,
+    /// Where it is made, where it is not there.
+    place: &'static str,
+    branch: Option<&'a BranchName>,
+    options: &'a DevOptions,
+}
+
+impl Asked<'_> {
+    /// The command that asks for it once more, where that can be printed.
+    fn again(&self) -> Option<String> {
+        let options = self.options.words()?;
+        let command = match self.there {
+            Some(_) if options.is_empty() => "restart",
+            _ => "start",
+        };
+        let tag = self.build.base_tag.as_ref();
+        let tag = tag.map_or_else(String::new, |tag| {
+            format!(" --base-tag {}", shell_word(tag))
+        });
+        let branch = branch_option(self.branch);
+        Some(format!("cofferdam {command} --build{tag}{options}{branch}"))
+    }
+}
+
 /// Builds the image of the repository in the engine where the sandbox is; its name.
 async fn built(
-    build: &Build,
-    place: &str,
+    asked: &Asked<'_>,
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<String, CliError> {
+    let place = match asked.there {
+        Some(record) => record.provider.as_str(),
+        None => asked.place,
+    };
     let engine = match place {
         "docker" => EngineName::Docker,
         "podman" => EngineName::Podman,
@@ -241,15 +280,15 @@ async fn built(
             });
         }
     };
+    let tag = asked.build.base_tag.clone();
     let of = OfRepository {
         path: None,
-        base_tag: build
-            .base_tag
-            .clone()
-            .unwrap_or_else(|| "latest".to_owned()),
+        base_tag: tag.unwrap_or_else(|| "latest".to_owned()),
         trust: None,
     };
-    images::build_repository(&of, Some(engine.into()), environment, interrupt).await
+    let again = asked.again();
+    let wanted = For::This(again.as_deref());
+    images::build_repository(&of, Some(engine.into()), wanted, environment, interrupt).await
 }
 
 async fn named(

@@ -163,10 +163,20 @@ pub(super) async fn tell_changed(record: &Record, environment: &Environment) {
     }
 }
 
+/// Who wants an image.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum For<'a> {
+    /// Whoever makes a sandbox next.
+    Anybody,
+    /// The command itself, which goes on with it; as it is given again, where that can be printed.
+    This(Option<&'a str>),
+}
+
 /// Builds a repository's image, and says what becomes of it.
 pub(super) async fn build_repository(
     of: &OfRepository,
     asked: Option<Kind>,
+    wanted: For<'_>,
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<String, CliError> {
@@ -190,10 +200,15 @@ pub(super) async fn build_repository(
     let built = match Box::pin(built).await {
         Err(ImageError::Untrusted(source)) => {
             output::note(&shown(&source, environment.colour.on_stderr()));
+            let goes_on = match wanted {
+                For::Anybody => String::new(),
+                For::This(Some(again)) => format!(" && {again}"),
+                For::This(None) => "; then this command again".to_owned(),
+            };
             return Err(CliError::Failed {
                 message: format!("{} is not built before you have read it", source.name()),
                 hint: format!(
-                    "read what stands above; then: {}",
+                    "read what stands above; then: {}{goes_on}",
                     again(of, kind, &source.digest)
                 ),
             });
@@ -201,11 +216,33 @@ pub(super) async fn build_repository(
         built => built?,
     };
     say(&built, kind, began.elapsed(), environment)?;
-    output::note(&format!(
-        "next: cofferdam create NAME --sandbox {} (this repository's sandboxes take it by themselves)\n",
-        kind.name()
-    ));
+    if matches!(wanted, For::Anybody) {
+        output::note(&next(&repository, kind, environment)?);
+    }
     Ok(built.name)
+}
+
+/// What takes the image that was built.
+fn next(
+    repository: &Repository,
+    kind: Kind,
+    environment: &Environment,
+) -> Result<String, CliError> {
+    let mut all = dev::of_checkout(&environment.home, &repository.top)?;
+    all.retain(|one| one.provider == kind.name());
+    // That of what is checked out before those of branches.
+    let first = all.iter().min_by_key(|one| one.shelf_branch().is_some());
+    Ok(match first {
+        Some(one) => format!(
+            "next: {} (makes {} anew from it; this repository's new sandboxes take it by themselves)\n",
+            dev::command("restart --build", one, environment),
+            one.name
+        ),
+        None => format!(
+            "next: cofferdam create NAME --sandbox {} (this repository's sandboxes take it by themselves)\n",
+            kind.name()
+        ),
+    })
 }
 
 /// The command that builds what was shown.

@@ -118,3 +118,52 @@ fn a_recipe_that_has_changed_is_told() {
         world.environment.expect_clean();
     }
 }
+
+/// The commands of a hint, without their first word.
+#[track_caller]
+fn typed(hinted: &Done) -> Vec<Vec<&str>> {
+    let (_, commands) = hinted.stderr.trim_end().rsplit_once("then: ").unwrap();
+    let commands = commands.split(" && ");
+    commands
+        .map(|words| words.split(' ').skip(1).collect())
+        .collect()
+}
+
+/// Who wants a sandbox made anew and has to read first what it is built from comes by the commands that are printed to where they wanted.
+#[test]
+fn a_recipe_that_is_read_first_ends_in_the_sandbox() {
+    for world in worlds() {
+        let recipe = |text: &str| {
+            let text = format!("FROM {IMAGE}\nRUN echo {text} > /made\n");
+            dockerfile(&world.environment, &text);
+        };
+        recipe("one");
+        let start = ["start", "--build", "--sandbox", world.engine];
+        let start = [&start[..], &["--network", "none"]].concat();
+        let unread = world.cofferdam(&start).expect_code(1);
+        let commands = typed(&unread);
+        assert_eq!(commands.len(), 2, "{unread}");
+        assert_eq!(commands[1], start, "{unread}");
+        world.cofferdam(&commands[0]).expect_code(0);
+        let made = world.cofferdam(&commands[1]).expect_code(0);
+        assert!(!made.stderr.contains("next: "), "{made}");
+        recipe("two");
+        let unread = world.cofferdam(&["restart", "--build"]).expect_code(1);
+        let commands = typed(&unread);
+        assert_eq!(commands[1], ["restart", "--build"], "{unread}");
+        let built = world.cofferdam(&commands[0]).expect_code(0);
+        let next = "next: cofferdam restart --build (makes dev anew from it;";
+        assert!(built.stderr.contains(next), "{built}");
+        let restarted = world.cofferdam(&commands[1]).expect_code(0);
+        assert!(!restarted.stderr.contains("next: "), "{restarted}");
+        let seen = world.exec_in("dev", "cat /made").expect_code(0);
+        assert_eq!(seen.stdout, "two\n");
+        world
+            .cofferdam(&["delete", "--force", "dev"])
+            .expect_code(0);
+        world
+            .cofferdam(&[world.engine, "remove-image"])
+            .expect_code(0);
+        world.environment.expect_clean();
+    }
+}
