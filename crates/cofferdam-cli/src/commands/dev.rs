@@ -256,6 +256,21 @@ impl Asked<'_> {
         let branch = branch_option(self.branch);
         Some(format!("cofferdam {command} --build{tag}{options}{branch}"))
     }
+
+    /// Nothing is built for what is in no container.
+    fn native(&self) -> CliError {
+        let branch = branch_option(self.branch);
+        let start = format!("cofferdam start --build --sandbox docker{branch}");
+        let start = match self.there {
+            Some(record) => format!("cofferdam delete {} && {start}", record.name),
+            None => start,
+        };
+        CliError::Misused {
+            message: "`--build` builds the image of a container, and this sandbox is native"
+                .to_owned(),
+            hint: format!("leave out `--build`; or have one in a container: `{start}`"),
+        }
+    }
 }
 
 /// Builds the image of the repository in the engine where the sandbox is; its name.
@@ -271,14 +286,7 @@ async fn built(
     let engine = match place {
         "docker" => EngineName::Docker,
         "podman" => EngineName::Podman,
-        _ => {
-            return Err(CliError::Misused {
-                message: "`--build` builds the image of a container, and this sandbox is native"
-                    .to_owned(),
-                hint: "leave out `--build`; one in a container is made by `cofferdam start --build --sandbox docker`, where there is none yet"
-                    .to_owned(),
-            });
-        }
+        _ => return Err(asked.native()),
     };
     let tag = asked.build.base_tag.clone();
     let of = OfRepository {

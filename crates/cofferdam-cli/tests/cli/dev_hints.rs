@@ -167,3 +167,23 @@ fn a_recipe_that_is_read_first_ends_in_the_sandbox() {
         world.environment.expect_clean();
     }
 }
+
+/// Where there is one already, another one is made in its place.
+#[test]
+fn a_native_one_is_told_how_it_comes_into_a_container() {
+    let lives = Lives::new();
+    let start = "cofferdam start --build --sandbox docker";
+    let none = lives.cofferdam(&["restart", "--build"]).expect_code(2);
+    let hint = format!("or have one in a container: `{start}`\n");
+    assert!(none.stderr.contains(&hint), "{none}");
+    lives
+        .cofferdam(&["start", "--branch", "two", "--network", "none"])
+        .expect_code(0);
+    let build = ["restart", "--branch", "two", "--build"];
+    let native = lives.cofferdam(&build).expect_code(2);
+    let hint = format!("`cofferdam delete dev-two && {start} --branch two`\n");
+    assert!(native.stderr.contains(&hint), "{native}");
+    lives
+        .cofferdam(&["delete", "--force", "dev-two"])
+        .expect_code(0);
+}
