@@ -19,7 +19,7 @@ use super::defaults::Defaults;
 use super::here::{is_path, is_plainly_a_path};
 use super::images::{self, EngineName, For, OfRepository};
 use super::making::{self, DevOptions, Sandbox, Strategy};
-use super::{codex_config, here, keep_ready, living};
+use super::{codex_config, here, keep_ready, living, unpublished};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -27,7 +27,7 @@ use crate::ui::again::{self, Again};
 use crate::ui::from_here::{from_here, work_in};
 use crate::ui::shell::{branch_option, shell_word};
 use crate::ui::style::{self, paint};
-use crate::ui::{facts, output, summary};
+use crate::ui::{output, summary};
 
 /// Who leaves notices that they wait.
 const NOTICED: Duration = Duration::from_secs(2);
@@ -191,7 +191,7 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
     if came != Came::Before {
         keep_ready::after_living(session.record());
         give_logins(&session).await;
-        tell_ports(&session)?;
+        unpublished::tell(&session, environment)?;
     }
     if came == Came::Started && !build.build {
         images::tell_changed(session.record(), environment).await;
@@ -451,21 +451,6 @@ impl Ports {
     ) -> Result<(), SessionError> {
         lives::publish(caller, named, &self.all, self.configured).await
     }
-}
-
-/// Says which ports of this machine lead into it.
-pub(super) fn tell_ports(session: &Session) -> Result<(), SessionError> {
-    let (record, unpublished) = (session.record(), session.unpublished()?);
-    for (_, line) in facts::ports(record, &unpublished) {
-        output::note(&format!("{line}\n"));
-    }
-    if !unpublished.is_empty() {
-        let name = &record.name;
-        output::note(&format!(
-            "end what listens there, then: cofferdam restart {name}\n"
-        ));
-    }
-    Ok(())
 }
 
 /// A command that means this one by its checkout and its branch, as it is given from here.

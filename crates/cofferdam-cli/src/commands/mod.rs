@@ -57,6 +57,7 @@ pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod sync;
+mod unpublished;
 mod unstarted;
 pub(crate) mod volume;
 pub(crate) mod watch;

@@ -9,7 +9,7 @@ use cofferdam::session::{Caller, Session, SessionError};
 use super::dev::{self, Build, Came, Meant, Places, Up};
 use super::living::{self, Sandboxes};
 use super::making::DevOptions;
-use super::{images, keep_ready, status};
+use super::{images, keep_ready, status, unpublished};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -111,7 +111,7 @@ async fn named(
                         "started {name}; use it with: cofferdam shell {name}\n"
                     ));
                     keep_ready::after_living(session.record());
-                    dev::tell_ports(&session)?;
+                    unpublished::tell(&session, environment)?;
                     if session.record().dev.is_some() {
                         images::tell_changed(session.record(), environment).await;
                     }

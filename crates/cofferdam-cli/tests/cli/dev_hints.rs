@@ -187,3 +187,41 @@ fn a_native_one_is_told_how_it_comes_into_a_container() {
         .cofferdam(&["delete", "--force", "dev-two"])
         .expect_code(0);
 }
+
+/// Of two that are to have a port the second one is told which has it, and gets another one by the commands that are printed.
+#[test]
+fn a_port_that_is_taken_is_told_with_who_has_it() {
+    let lives = Lives::new();
+    let port = free();
+    lives.configure(&format!("ports: [\"{port}:8000\"]\n"));
+    let first = lives.cofferdam(&["start"]).expect_code(0);
+    let leads = format!("127.0.0.1:{port} is port 8000 inside\n");
+    assert!(first.stderr.contains(&leads), "{first}");
+    let made = lives
+        .cofferdam(&["start", "--branch", "two"])
+        .expect_code(0);
+    let why = format!("127.0.0.1:{port} does not lead into dev-two: sandbox `dev` has that port\n");
+    assert!(made.stderr.contains(&why), "{made}");
+    let status = lives.cofferdam(&["status", "dev-two"]).expect_code(0);
+    let why = format!("127.0.0.1:{port} does not lead into it: another program has that port\n");
+    assert!(status.stdout.contains(&why), "{status}");
+
+    let (_, next) = made.stderr.split_once("next: ").unwrap();
+    let (commands, _) = next.split_once("   # ").unwrap();
+    for command in commands.split(" && ") {
+        let words: Vec<&str> = command.split(' ').skip(1).collect();
+        lives.cofferdam(&words).expect_code(0);
+    }
+    let ports = lives.status("dev-two", "ports");
+    assert_ne!(ports[0]["host"], port, "{ports}");
+    assert!(ports[0]["problem"].is_null(), "{ports}");
+    // What does not run has nobody come in.
+    lives.cofferdam(&["stop", "dev-two"]).expect_code(0);
+    let status = lives.cofferdam(&["status", "dev-two"]).expect_code(0);
+    let later = " leads to port 8000 inside when it is started\n";
+    assert!(status.stdout.contains(later), "{status}");
+    assert!(!status.stdout.contains(" is port 8000"), "{status}");
+    lives
+        .cofferdam(&["delete", "--force", "dev", "dev-two"])
+        .expect_code(0);
+}

@@ -47,7 +47,7 @@ pub(super) use life::ask_with_memory;
 pub use life::{can_start, condition, make_from, start, uncollected, unpushed};
 pub use logins::LoginsTaken;
 pub use patch::PatchError;
-pub use ports::{Forwarded, publish};
+pub use ports::{Forwarded, leads_into, publish};
 pub use refused::{RefusedSince, refused_during};
 pub use remove::{end, end_for_good, end_if_safe};
 pub use rest::rest;
