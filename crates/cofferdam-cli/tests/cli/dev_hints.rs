@@ -1,10 +1,10 @@
 //! What dev sandboxes say of what is not as their user thinks: the object, and the command that helps, which is typed as it is printed.
 
-use crate::containers::{IMAGE, worlds};
+use crate::containers::{IMAGE, making, worlds};
 use crate::dev_ports::free;
 use crate::environment::Done;
 use crate::images::dockerfile;
-use crate::lives::Lives;
+use crate::lives::{Lives, OnTerminal};
 
 /// Whoever has one forgotten is told what that means, where they do it and where they would miss it.
 #[test]
@@ -224,4 +224,35 @@ fn a_port_that_is_taken_is_told_with_who_has_it() {
     lives
         .cofferdam(&["delete", "--force", "dev", "dev-two"])
         .expect_code(0);
+}
+
+/// It is made anew with all that it was made with: nobody is told to make another one beside it.
+#[test]
+fn a_program_that_the_image_lacks_comes_by_the_recipe() {
+    for world in worlds() {
+        let engine = world.engine;
+        let start = making("start", engine, &["--branch", "two", "--network", "none"]);
+        world.cofferdam(&start).expect_code(0);
+        let exec = ["exec", "dev-two", "--", "no-such-program"];
+        let missing = world.cofferdam(&exec).expect_code(127);
+        let anew = format!("start --sandbox {engine} --image IMAGE --branch two`");
+        for part in [
+            ".cofferdam/Dockerfile, which `cofferdam init .` writes, then `cofferdam restart --build --branch two`;",
+            &format!("`cofferdam delete dev-two && cofferdam {anew}"),
+        ] {
+            assert!(missing.stderr.contains(part), "{part}: {missing}");
+        }
+        dockerfile(&world.environment, "FROM x\n");
+        let claude = world.command(&["claude", "--branch", "two"]);
+        let mut claude = OnTerminal::start(&claude, (40, 200));
+        claude.expect("does not have `claude`");
+        claude.expect(
+            ": add it to .cofferdam/Dockerfile, then `cofferdam restart --build --branch two`;",
+        );
+        claude.ends_with(127);
+        world
+            .cofferdam(&["delete", "--force", "dev-two"])
+            .expect_code(0);
+        world.environment.expect_clean();
+    }
 }
