@@ -9,6 +9,7 @@ pub(crate) mod build;
 pub(crate) mod build_base;
 mod built_in;
 mod callback;
+mod called;
 pub(crate) mod checkout;
 pub(crate) mod claude;
 pub(crate) mod codex;

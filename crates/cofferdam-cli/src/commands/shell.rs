@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use cofferdam::registry::RegistryError;
 use cofferdam::sandbox::SandboxError;
 use cofferdam::session::living::start;
 use cofferdam::session::{Caller, Session, SessionError, SessionExec};
@@ -16,8 +17,8 @@ use tokio::time::timeout;
 use super::attach::{self, Attached};
 use super::dev::{self, Build, Meant, Places, Up, Which};
 use super::exec::give_terminal;
-use super::living;
 use super::making::DevOptions;
+use super::{called, living};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -137,6 +138,10 @@ async fn open(name: &str, caller: &Caller, environment: &Environment) -> Result<
             let provider = named.provider(caller)?;
             let start = async |caller: &Caller| start(caller, named, &provider).await;
             Ok(living::shown(caller, environment, start).await??)
+        }
+        Err(error @ SessionError::Registry(RegistryError::Unknown { .. })) => {
+            let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
+            Err(called::unknown("shell", name, error, environment, &interrupt).await)
         }
         opened => Ok(opened?),
     }

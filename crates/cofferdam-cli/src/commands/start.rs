@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use cofferdam::registry::RegistryError;
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::{Caller, Session, SessionError};
 
 use super::dev::{self, Build, Came, Meant, Places, Up};
 use super::living::{self, Sandboxes};
 use super::making::DevOptions;
-use super::{images, keep_ready, status, unpublished};
+use super::{called, images, keep_ready, status, unpublished};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -83,8 +84,15 @@ async fn named(
 ) -> Result<ExitCode, CliError> {
     let caller = living::caller(environment, interrupt);
     for name in &sandboxes.names {
-        if let Err(SessionError::Ended { .. }) = living::named(name, &caller, environment).await {
-            living::revived(name, &caller, environment).await?;
+        match living::named(name, &caller, environment).await {
+            Err(SessionError::Ended { .. }) => {
+                living::revived(name, &caller, environment).await?;
+            }
+            Err(error @ SessionError::Registry(RegistryError::Unknown { .. })) => {
+                return Err(called::unknown("start", name, error, environment, interrupt).await);
+            }
+            // Whatever else is wrong is said by who starts it.
+            _ => {}
         }
     }
     let each = living::each(

@@ -256,3 +256,38 @@ fn a_program_that_the_image_lacks_comes_by_the_recipe() {
         world.environment.expect_clean();
     }
 }
+
+/// Who calls a dev sandbox by its branch, or as it will be called, is told how it is meant where there is none yet.
+#[test]
+fn a_branch_that_is_taken_for_a_sandbox_is_told() {
+    let lives = Lives::new();
+    lives.git(&["branch", "feature/one"]);
+    lives.git(&["branch", "two"]);
+    for (name, meant) in [
+        ("two", "cofferdam start --branch two"),
+        ("dev-two", "cofferdam start --branch two"),
+        ("dev-feature-one", "cofferdam start --branch feature/one"),
+        ("dev", "cofferdam start"),
+        ("main", "cofferdam start"),
+    ] {
+        let unknown = lives.cofferdam(&["start", name]).expect_code(1);
+        let said = format!("error: Sandbox '{name}' not found.\n");
+        assert!(unknown.stderr.starts_with(&said), "{unknown}");
+        let hint = format!(" is meant by `{meant}`\n");
+        assert!(unknown.stderr.ends_with(&hint), "{unknown}");
+    }
+    // The control: nothing is called so.
+    let unknown = lives.cofferdam(&["start", "three"]).expect_code(1);
+    assert!(unknown.stderr.contains("`cofferdam list`"), "{unknown}");
+    let mut shell = lives.on_a_terminal(&["shell", "two"]);
+    shell.expect("Sandbox 'two' not found.");
+    shell.expect("`cofferdam shell --branch two`");
+    shell.ends_with(1);
+    // As printed.
+    let started = ["start", "--branch", "two", "--network", "none"];
+    lives.cofferdam(&started).expect_code(0);
+    lives.cofferdam(&["start", "dev-two"]).expect_code(0);
+    lives
+        .cofferdam(&["delete", "--force", "dev-two"])
+        .expect_code(0);
+}
