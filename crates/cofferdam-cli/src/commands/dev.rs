@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use cofferdam::git::Repository;
 use cofferdam::home::Home;
-use cofferdam::names::{BranchName, RepoPath};
+use cofferdam::names::{BranchName, RepoPath, Slug};
 use cofferdam::published::PublishedPort;
 use cofferdam::registry::{self, DevSandbox, Record, RegistryError, belongs};
 use cofferdam::sandbox::{BindMountProvider, BranchStrategy};
@@ -107,22 +107,45 @@ pub(super) fn of_checkout(home: &Home, top: &RepoPath) -> Result<Vec<Record>, Re
     Ok(records.filter(is_its).collect())
 }
 
-/// The one that is meant where nobody says which: that of what is checked out, else the only one that there is.
-pub(super) async fn the_one(
+/// Which is meant where nobody says.
+#[derive(Debug)]
+pub(super) enum Unsaid {
+    /// That of what is checked out, else the only one that there is.
+    One(Which),
+    /// Any of these, which are of branches; there may be none.
+    Any(Vec<Slug>),
+}
+
+/// By what there is in the checkout.
+pub(super) async fn unsaid(
     caller: &Caller,
     environment: &Environment,
     interrupt: &Interrupt,
-) -> Result<Option<Which>, CliError> {
+) -> Result<Unsaid, CliError> {
     let repository = here::repository(environment, interrupt).await?;
-    let ours = of_checkout(&caller.home, &repository.top)?.into_iter();
-    let mut branches: Vec<_> = ours.filter_map(|record| Some(record.dev?.branch)).collect();
-    if branches.contains(&None) {
-        return Ok(Some(Which::default()));
+    let all = of_checkout(&caller.home, &repository.top)?;
+    if all.iter().any(|record| record.shelf_branch().is_none()) {
+        return Ok(Unsaid::One(Which::default()));
     }
-    Ok(match (branches.pop(), branches.is_empty()) {
-        (Some(branch), true) => Some(Which { branch }),
-        _ => None,
-    })
+    if let [one] = &all[..] {
+        let branch = one.shelf_branch().cloned();
+        return Ok(Unsaid::One(Which { branch }));
+    }
+    let names = all.into_iter().map(|record| record.name);
+    Ok(Unsaid::Any(names.collect()))
+}
+
+/// That these are there, with what means the first of them to a command. `None`: there are none.
+pub(super) fn are_here(names: &[Slug], command: &str) -> Option<String> {
+    let first = names.first()?;
+    let all: Vec<&str> = names.iter().map(Slug::as_str).collect();
+    let all = match &all[..] {
+        [before @ .., last] if !before.is_empty() => {
+            format!("{} and {last} are", before.join(", "))
+        }
+        _ => format!("{first} is"),
+    };
+    Some(format!("{all} here: `cofferdam {command} {first}`"))
 }
 
 /// What is to be brought up.
@@ -671,7 +694,7 @@ pub(in crate::commands) async fn by_path(
 /// The sandboxes of a command that does something with those that are there, in `environment` ([`there`]).
 pub(super) async fn sandboxes(
     places: &Places,
-    meant: &Meant,
+    (meant, command): (&Meant, &str),
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<living::Sandboxes, CliError> {
@@ -681,7 +704,21 @@ pub(super) async fn sandboxes(
     }
     let caller = living::caller(environment, interrupt);
     let branch = places.which.branch.as_ref();
-    let named = Named::dev(&caller, &environment.directory, branch).await?;
+    let named = match Named::dev(&caller, &environment.directory, branch).await {
+        Err(error @ SessionError::NoDev { .. }) if branch.is_none() => {
+            let repository = here::repository(environment, interrupt).await?;
+            let all = of_checkout(&caller.home, &repository.top)?;
+            let names: Vec<Slug> = all.into_iter().map(|record| record.name).collect();
+            return Err(match are_here(&names, command) {
+                Some(hint) => CliError::Failed {
+                    message: error.to_string(),
+                    hint,
+                },
+                None => error.into(),
+            });
+        }
+        named => named?,
+    };
     let names = vec![named.id().to_string()];
     Ok(living::Sandboxes { names })
 }

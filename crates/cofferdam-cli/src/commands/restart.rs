@@ -66,7 +66,8 @@ pub(crate) async fn run(
         ));
         return Ok(ExitCode::SUCCESS);
     }
-    let sandboxes = dev::sandboxes(places, &meant, environment, interrupt).await?;
+    let meant = (&meant, "restart");
+    let sandboxes = dev::sandboxes(places, meant, environment, interrupt).await?;
     let grace = Duration::from_secs(*time);
     let each = living::each(
         &sandboxes,

@@ -15,13 +15,14 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use super::attach::{self, Attached};
-use super::dev::{self, Build, Meant, Places, Up, Which};
+use super::dev::{self, Build, Meant, Places, Unsaid, Up, Which};
 use super::exec::give_terminal;
 use super::making::DevOptions;
 use super::{called, living};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
+use crate::ui::output;
 use crate::ui::shell::shell_word;
 
 /// Says which is the first shell that is inside. It is a program of its own, so that whoever asks later what runs there is
@@ -104,14 +105,21 @@ pub(crate) async fn run(
     .await
 }
 
-/// The shell of the dev sandbox of the checkout that somebody stands in; `None` where it has none.
+/// The shell of the dev sandbox of the checkout that somebody stands in; `None` where it has none, or several, which are named.
 pub(crate) async fn of_a_dev_sandbox(
     environment: &Environment,
 ) -> Option<Result<ExitCode, CliError>> {
     let interrupt = Interrupt::quiet().ok()?;
     let caller = super::living::caller(environment, &interrupt);
-    let found = dev::the_one(&caller, environment, &interrupt).await;
-    let which = found.ok()??;
+    let which = match dev::unsaid(&caller, environment, &interrupt).await.ok()? {
+        Unsaid::One(which) => which,
+        Unsaid::Any(names) => {
+            if let Some(line) = dev::are_here(&names, "shell") {
+                output::note(&format!("{line}\n"));
+            }
+            return None;
+        }
+    };
     drop(interrupt);
     let arguments = Arguments {
         which,

@@ -291,3 +291,29 @@ fn a_branch_that_is_taken_for_a_sandbox_is_told() {
         .cofferdam(&["delete", "--force", "dev-two"])
         .expect_code(0);
 }
+
+/// Where nobody says which of several is meant they are named, with a command that means one.
+#[test]
+fn those_of_branches_are_named_where_none_is_meant() {
+    let lives = Lives::new();
+    let start = |branch: &str| {
+        let start = ["start", "--branch", branch, "--network", "none"];
+        lives.cofferdam(&start).expect_code(0);
+    };
+    start("one");
+    let alone = lives.cofferdam(&["restart"]).expect_code(1);
+    let hint = "hint: dev-one is here: `cofferdam restart dev-one`\n";
+    assert!(alone.stderr.ends_with(hint), "{alone}");
+    start("two");
+    let mut bare = lives.on_a_terminal(&[]);
+    bare.expect("dev-one and dev-two are here: `cofferdam shell dev-one`");
+    bare.expect("Usage:");
+    bare.ends_with(0);
+    let stop = lives.cofferdam(&["stop"]).expect_code(1);
+    let hint = "hint: dev-one and dev-two are here: `cofferdam stop dev-one`\n";
+    assert!(stop.stderr.ends_with(hint), "{stop}");
+    lives.cofferdam(&["stop", "dev-one"]).expect_code(0);
+    lives
+        .cofferdam(&["delete", "--force", "dev-one", "dev-two"])
+        .expect_code(0);
+}
