@@ -17,13 +17,14 @@ use tokio::time::timeout;
 use super::attach::{self, Attached};
 use super::dev::{self, Build, Meant, Places, Unsaid, Up, Which};
 use super::exec::give_terminal;
+use super::here::is_path;
 use super::making::DevOptions;
 use super::{called, living};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::output;
-use crate::ui::shell::shell_word;
+use crate::ui::shell::{branch_option, shell_word};
 
 /// Says which is the first shell that is inside. It is a program of its own, so that whoever asks later what runs there is
 /// told of the shell, and not of this.
@@ -203,16 +204,15 @@ fn prompt(shell: &OsStr, name: &str, colour: bool) -> String {
 }
 
 fn without_a_terminal(arguments: &Arguments) -> String {
-    if let Some(name) = &arguments.name {
-        let name = shell_word(name);
-        return format!("run a script with `cofferdam exec -i {name} -- sh`");
+    let name = arguments.name.as_deref();
+    let place = name.map_or_else(String::new, |name| format!(" {}", shell_word(name)));
+    if name.is_some_and(|name| !is_path(OsStr::new(name))) {
+        return format!("run a script with `cofferdam exec -i{place} -- sh`");
     }
-    let branch = arguments.which.branch.as_ref();
-    let branch = branch.map_or_else(String::new, |branch| {
-        format!(" --branch {}", shell_word(branch.as_str()))
-    });
-    let place = arguments.options.where_words();
+    // One that may not be there yet.
+    let branch = branch_option(arguments.which.branch.as_ref());
+    let made = arguments.options.where_words();
     format!(
-        "run a script with `cofferdam start{place}{branch}`, then `cofferdam exec -i{branch} -- sh`"
+        "run a script with `cofferdam start{made}{branch}{place}`, then `cofferdam exec -i{branch}{place} -- sh`"
     )
 }

@@ -1,8 +1,10 @@
 //! What dev sandboxes say of what is not as their user thinks: the object, and the command that helps, which is typed as it is printed.
 
+use std::process::Stdio;
+
 use crate::containers::{IMAGE, making, worlds};
 use crate::dev_ports::free;
-use crate::environment::Done;
+use crate::environment::{Done, finish};
 use crate::images::dockerfile;
 use crate::lives::{Lives, OnTerminal};
 
@@ -315,5 +317,36 @@ fn those_of_branches_are_named_where_none_is_meant() {
     lives.cofferdam(&["stop", "dev-one"]).expect_code(0);
     lives
         .cofferdam(&["delete", "--force", "dev-one", "dev-two"])
+        .expect_code(0);
+}
+
+/// What was said of which one is meant is in the commands for who has no terminal.
+#[test]
+fn a_script_runs_in_the_one_whose_shell_was_asked_for() {
+    let lives = Lives::new();
+    let elsewhere = |words: &[&str]| {
+        let mut command = lives.command(words);
+        command
+            .current_dir(lives.temporary())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        finish(command.spawn().unwrap())
+    };
+    let checkout = lives.repository();
+    let checkout = checkout.to_str().unwrap();
+    let refused = elsewhere(&["shell", "--branch", "two", checkout]).expect_code(2);
+    let commands = refused.stderr.split('`').skip(1).step_by(2);
+    let commands: Vec<&str> = commands.collect();
+    let wanted = [
+        format!("cofferdam start --branch two {checkout}"),
+        format!("cofferdam exec -i --branch two {checkout} -- sh"),
+    ];
+    assert_eq!(commands, wanted, "{refused}");
+    for command in commands {
+        let words: Vec<&str> = command.split(' ').skip(1).collect();
+        elsewhere(&words).expect_code(0);
+    }
+    lives
+        .cofferdam(&["delete", "--force", "dev-two"])
         .expect_code(0);
 }
