@@ -350,3 +350,36 @@ fn a_script_runs_in_the_one_whose_shell_was_asked_for() {
         .cofferdam(&["delete", "--force", "dev-two"])
         .expect_code(0);
 }
+
+/// What is applied where somebody is at work is applied by the commands that are printed, and taken back by others.
+#[test]
+fn work_is_applied_while_a_dev_sandbox_stands() {
+    let lives = Lives::new();
+    lives
+        .cofferdam(&["start", "--network", "none"])
+        .expect_code(0);
+    let task = ["--name", "task", "--network", "none"];
+    lives.run(&task, "echo new > new; git add new; git commit -qm task");
+    let new = lives.repository().join("new");
+    for (words, is_there) in [
+        (&["apply", "task"][..], true),
+        (&["apply", "--undo", "task"], false),
+    ] {
+        let refused = lives.cofferdam(words).expect_code(1);
+        let command = words.join(" ");
+        let hint = format!("cofferdam stop dev && cofferdam {command} && cofferdam start dev");
+        assert!(
+            refused.stderr.ends_with(&format!("hint: `{hint}`\n")),
+            "{refused}"
+        );
+        assert_ne!(new.exists(), is_there);
+        for typed in hint.split(" && ") {
+            let words: Vec<&str> = typed.split(' ').skip(1).collect();
+            lives.cofferdam(&words).expect_code(0);
+        }
+        assert_eq!(new.exists(), is_there);
+    }
+    lives
+        .cofferdam(&["delete", "--force", "task", "dev"])
+        .expect_code(0);
+}
