@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::containers::{IMAGE, making, worlds};
 use crate::dev_ports::free;
-use crate::environment::{Done, finish};
+use crate::environment::{Done, TestEnvironment, finish};
 use crate::images::dockerfile;
 use crate::lives::{Lives, OnTerminal};
 
@@ -382,4 +382,23 @@ fn work_is_applied_while_a_dev_sandbox_stands() {
     lives
         .cofferdam(&["delete", "--force", "task", "dev"])
         .expect_code(0);
+}
+
+/// The machine's own service does not listen where a variable leads.
+#[test]
+fn an_engine_that_a_variable_names_is_not_started_by_the_machines_service() {
+    let environment = TestEnvironment::with_repository();
+    for (engine, variable) in [("docker", "DOCKER_HOST"), ("podman", "CONTAINER_HOST")] {
+        let mut command = environment.command(&["start", "--sandbox", engine]);
+        command
+            .env(variable, "unix:///nowhere/engine.sock")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let refused = finish(command.spawn().unwrap()).expect_code(1);
+        let hint = format!(
+            "hint: {variable} names that socket: start what serves it, or `unset {variable}` for the usual one\n"
+        );
+        assert!(refused.stderr.contains(&hint), "{refused}");
+        assert!(!refused.stderr.contains("systemctl"), "{refused}");
+    }
 }
