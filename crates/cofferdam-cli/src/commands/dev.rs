@@ -1,30 +1,32 @@
 //! Dev sandboxes, as commands name and bring them up: by the directory of their checkout, and a branch where they are on one.
 
-use std::ffi::OsStr;
+mod build;
+mod meant;
+
 use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use cofferdam::git::Repository;
-use cofferdam::home::Home;
-use cofferdam::names::{BranchName, RepoPath, Slug};
+use cofferdam::names::{BranchName, RepoPath};
 use cofferdam::published::PublishedPort;
-use cofferdam::registry::{self, DevSandbox, Record, RegistryError, belongs};
+use cofferdam::registry::{self, DevSandbox, Record, belongs};
 use cofferdam::sandbox::{BindMountProvider, BranchStrategy};
 use cofferdam::session::living::{self as lives, Condition, Followed, Named};
 use cofferdam::session::{Caller, Landing, Session, SessionError, SessionOptions, dev, provision};
 
+use self::build::{Asked, built};
+pub(super) use self::meant::{
+    Meant, Unsaid, are_here, by_path, directory, meant, of_checkout, sandboxes, there, unsaid,
+};
 use super::defaults::Defaults;
-use super::here::{is_path, is_plainly_a_path};
-use super::images::{self, EngineName, For, OfRepository};
 use super::making::{self, DevOptions, Sandbox, Strategy};
-use super::{codex_config, here, keep_ready, living, unpublished};
+use super::{codex_config, here, images, keep_ready, living, unpublished};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::again::{self, Again};
-use crate::ui::from_here::{from_here, work_in};
+use crate::ui::from_here::from_here;
 use crate::ui::shell::{branch_option, shell_word};
 use crate::ui::style::{self, paint};
 use crate::ui::{output, summary};
@@ -71,21 +73,6 @@ pub(super) struct Build {
     pub(super) base_tag: Option<String>,
 }
 
-/// A directory that somebody names.
-pub(super) fn directory(path: &OsStr, environment: &Environment) -> Result<PathBuf, CliError> {
-    let path = environment.directory.join(Path::new(path));
-    let refused = |why: String| CliError::Failed {
-        message: format!("{}: {why}", shell_word(&path)),
-        hint: "name a directory of a repository, or a sandbox".to_owned(),
-    };
-    let found = std::fs::canonicalize(&path).map_err(|error| refused(error.to_string()))?;
-    if found.is_dir() {
-        Ok(found)
-    } else {
-        Err(refused("it is no directory".to_owned()))
-    }
-}
-
 /// Whether the checkout has one in which somebody works on what is checked out.
 pub(super) async fn has_one(
     caller: &Caller,
@@ -95,57 +82,6 @@ pub(super) async fn has_one(
     let repository = here::repository(environment, interrupt).await?;
     let found = dev::find(caller, &repository.top, &DevSandbox::default())?;
     Ok(found.is_some())
-}
-
-/// All that a checkout has.
-pub(super) fn of_checkout(home: &Home, top: &RepoPath) -> Result<Vec<Record>, RegistryError> {
-    let listing = registry::list(home, Some(top))?;
-    let records = listing.entries.into_iter().map(|entry| entry.record);
-    let is_its = |record: &Record| {
-        record.dev.is_some() && record.repository == top.as_path() && record.is_there()
-    };
-    Ok(records.filter(is_its).collect())
-}
-
-/// Which is meant where nobody says.
-#[derive(Debug)]
-pub(super) enum Unsaid {
-    /// That of what is checked out, else the only one that there is.
-    One(Which),
-    /// Any of these, which are of branches; there may be none.
-    Any(Vec<Slug>),
-}
-
-/// By what there is in the checkout.
-pub(super) async fn unsaid(
-    caller: &Caller,
-    environment: &Environment,
-    interrupt: &Interrupt,
-) -> Result<Unsaid, CliError> {
-    let repository = here::repository(environment, interrupt).await?;
-    let all = of_checkout(&caller.home, &repository.top)?;
-    if all.iter().any(|record| record.shelf_branch().is_none()) {
-        return Ok(Unsaid::One(Which::default()));
-    }
-    if let [one] = &all[..] {
-        let branch = one.shelf_branch().cloned();
-        return Ok(Unsaid::One(Which { branch }));
-    }
-    let names = all.into_iter().map(|record| record.name);
-    Ok(Unsaid::Any(names.collect()))
-}
-
-/// That these are there, with what means the first of them to a command. `None`: there are none.
-pub(super) fn are_here(names: &[Slug], command: &str) -> Option<String> {
-    let first = names.first()?;
-    let all: Vec<&str> = names.iter().map(Slug::as_str).collect();
-    let all = match &all[..] {
-        [before @ .., last] if !before.is_empty() => {
-            format!("{} and {last} are", before.join(", "))
-        }
-        _ => format!("{first} is"),
-    };
-    Some(format!("{all} here: `cofferdam {command} {first}`"))
 }
 
 /// What is to be brought up.
@@ -251,75 +187,6 @@ pub(super) async fn turn(caller: &Caller, top: &RepoPath) -> Result<File, CliErr
             message: "another command is at work on the dev sandboxes of this checkout".to_owned(),
             hint: "wait for its end, and try again".to_owned(),
         })
-}
-
-/// An image that is wanted for a sandbox.
-#[derive(Debug)]
-struct Asked<'a> {
-    build: &'a Build,
-    there: Option<&'a Record>,
-    /// Where it is made, where it is not there.
-    place: &'static str,
-    branch: Option<&'a BranchName>,
-    options: &'a DevOptions,
-}
-
-impl Asked<'_> {
-    /// The command that asks for it once more, where that can be printed.
-    fn again(&self) -> Option<String> {
-        let options = self.options.words()?;
-        let command = match self.there {
-            Some(_) if options.is_empty() => "restart",
-            _ => "start",
-        };
-        let tag = self.build.base_tag.as_ref();
-        let tag = tag.map_or_else(String::new, |tag| {
-            format!(" --base-tag {}", shell_word(tag))
-        });
-        let branch = branch_option(self.branch);
-        Some(format!("cofferdam {command} --build{tag}{options}{branch}"))
-    }
-
-    /// Nothing is built for what is in no container.
-    fn native(&self) -> CliError {
-        let branch = branch_option(self.branch);
-        let start = format!("cofferdam start --build --sandbox docker{branch}");
-        let start = match self.there {
-            Some(record) => format!("cofferdam delete {} && {start}", record.name),
-            None => start,
-        };
-        CliError::Misused {
-            message: "`--build` builds the image of a container, and this sandbox is native"
-                .to_owned(),
-            hint: format!("leave out `--build`; or have one in a container: `{start}`"),
-        }
-    }
-}
-
-/// Builds the image of the repository in the engine where the sandbox is; its name.
-async fn built(
-    asked: &Asked<'_>,
-    environment: &Environment,
-    interrupt: &Interrupt,
-) -> Result<String, CliError> {
-    let place = match asked.there {
-        Some(record) => record.provider.as_str(),
-        None => asked.place,
-    };
-    let engine = match place {
-        "docker" => EngineName::Docker,
-        "podman" => EngineName::Podman,
-        _ => return Err(asked.native()),
-    };
-    let tag = asked.build.base_tag.clone();
-    let of = OfRepository {
-        path: None,
-        base_tag: tag.unwrap_or_else(|| "latest".to_owned()),
-        trust: None,
-    };
-    let again = asked.again();
-    let wanted = For::This(again.as_deref());
-    images::build_repository(&of, Some(engine.into()), wanted, environment, interrupt).await
 }
 
 async fn named(
@@ -611,114 +478,4 @@ pub(super) async fn left(session: &Session, environment: &Environment) {
         living::only_on_the_shelf(name.as_str(), &one);
     }
     keep_logins(session).await;
-}
-
-/// What a command line means.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Meant {
-    /// Sandboxes, by their names.
-    Named,
-    /// The dev sandbox of the checkout that the command works in.
-    Here,
-    /// That of the checkout at this path.
-    At(String),
-}
-
-impl Meant {
-    pub(super) fn path(&self) -> Option<&OsStr> {
-        match self {
-            Self::At(path) => Some(OsStr::new(path)),
-            Self::Named | Self::Here => None,
-        }
-    }
-}
-
-/// Which of them it is.
-pub(super) fn meant(
-    Places { names, which }: &Places,
-    build: &Build,
-    options: &DevOptions,
-    command: &str,
-) -> Result<Meant, CliError> {
-    match &names[..] {
-        [] => Ok(Meant::Here),
-        [path] if is_path(OsStr::new(path)) => Ok(Meant::At(path.clone())),
-        _ if which.branch.is_some() || build.build || options.are_given() => {
-            Err(CliError::Misused {
-                message:
-                    "these options are for the dev sandbox of a checkout, and sandboxes are named"
-                        .to_owned(),
-                hint: format!(
-                    "name no sandbox, or the path of a checkout: `cofferdam {command} .`"
-                ),
-            })
-        }
-        _ => Ok(Meant::Named),
-    }
-}
-
-/// The surroundings of a command that names a path; `None` where it names none.
-pub(super) fn there(
-    path: Option<&OsStr>,
-    environment: &Environment,
-) -> Result<Option<Environment>, CliError> {
-    let Some(path) = path else { return Ok(None) };
-    let there = environment.at(directory(path, environment)?);
-    if there.top() != environment.top() {
-        // What is said from here on names commands as they are given here.
-        work_in(&there.directory);
-    }
-    Ok(Some(there))
-}
-
-/// A sandbox by its name, or where a path is named the dev sandbox of the checkout there, by its name too, with the surroundings in
-/// which that is its name.
-pub(in crate::commands) async fn by_path(
-    name: String,
-    environment: &Environment,
-    interrupt: &Interrupt,
-) -> Result<(String, Option<Environment>), CliError> {
-    // A branch has slashes too, and names its sandbox, whatever lies at that path.
-    if !is_plainly_a_path(&name) {
-        return Ok((name, None));
-    }
-    let there = environment.at(directory(OsStr::new(&name), environment)?);
-    if there.top() != environment.top() {
-        work_in(&there.directory);
-    }
-    let caller = living::caller(&there, interrupt);
-    let named = Named::dev(&caller, &there.directory, None).await?;
-    Ok((named.name().to_string(), Some(there)))
-}
-
-/// The sandboxes of a command that does something with those that are there, in `environment` ([`there`]).
-pub(super) async fn sandboxes(
-    places: &Places,
-    (meant, command): (&Meant, &str),
-    environment: &Environment,
-    interrupt: &Interrupt,
-) -> Result<living::Sandboxes, CliError> {
-    if *meant == Meant::Named {
-        let names = places.names.clone();
-        return Ok(living::Sandboxes { names });
-    }
-    let caller = living::caller(environment, interrupt);
-    let branch = places.which.branch.as_ref();
-    let named = match Named::dev(&caller, &environment.directory, branch).await {
-        Err(error @ SessionError::NoDev { .. }) if branch.is_none() => {
-            let repository = here::repository(environment, interrupt).await?;
-            let all = of_checkout(&caller.home, &repository.top)?;
-            let names: Vec<Slug> = all.into_iter().map(|record| record.name).collect();
-            return Err(match are_here(&names, command) {
-                Some(hint) => CliError::Failed {
-                    message: error.to_string(),
-                    hint,
-                },
-                None => error.into(),
-            });
-        }
-        named => named?,
-    };
-    let names = vec![named.id().to_string()];
-    Ok(living::Sandboxes { names })
 }
