@@ -129,6 +129,12 @@ pub(crate) async fn run(
             });
         }
     };
+    if let Some(names) = done.applied.stop_first() {
+        return Err(CliError::Failed {
+            message: format!("nothing was changed: {}", printable_line(&why)),
+            hint: while_stopped(names, &format!("cofferdam apply {name}")),
+        });
+    }
     let elsewhere = if lives_on {
         format!(
             "look at it with `cofferdam diff --uncommitted {name}`, mend it in `cofferdam shell {name}`"
@@ -176,10 +182,16 @@ fn undone(done: &TakenBack, name: &str, colour: bool) -> Result<ExitCode, CliErr
             "something was committed or checked out since, so nothing was changed".to_owned(),
             "take a commit back with `git revert`".to_owned(),
         ),
-        TakenBack::InTheWay(why) => (
-            format!("nothing was changed: {}", printable_line(why)),
-            format!("then give it again: `cofferdam apply --undo {name}`"),
-        ),
+        TakenBack::InTheWay(why) => {
+            let again = format!("cofferdam apply --undo {name}");
+            (
+                format!("nothing was changed: {}", printable_line(why)),
+                match done.stop_first() {
+                    Some(names) => while_stopped(names, &again),
+                    None => format!("then give it again: `{again}`"),
+                },
+            )
+        }
         TakenBack::Half(why) => (
             format!("not all of it is taken back: {}", printable_line(why)),
             format!(
@@ -188,4 +200,9 @@ fn undone(done: &TakenBack, name: &str, colour: bool) -> Result<ExitCode, CliErr
         ),
     };
     Err(CliError::Failed { message, hint })
+}
+
+/// A command that changes the checkout, while nobody is at work in it.
+fn while_stopped(names: &str, command: &str) -> String {
+    format!("`cofferdam stop {names} && {command} && cofferdam start {names}`")
 }

@@ -1,21 +1,25 @@
 //! `cofferdam approve`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Args};
 use cofferdam::config;
 use cofferdam::config::approvals::{self, ApprovalError, Revoked};
+use cofferdam::registry::Record;
+use cofferdam::sandbox::engine::Kind;
 use cofferdam::text::printable_line;
 use cofferdam::wall::allowed::Scope;
 
 use super::allow::{begin, patiently};
+use super::dev;
 use super::here::repository;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::input;
 use crate::interrupt::Interrupt;
+use crate::ui::human::plural;
 use crate::ui::output;
 use crate::ui::rules::tell;
 use crate::ui::style::{self, paint};
@@ -111,13 +115,74 @@ pub(crate) async fn run(
         return Ok(ExitCode::FAILURE);
     }
     let change = begin(environment, interrupt).await?;
+    let mut others = before.symmetric_difference(&lines);
+    let opens_otherwise = others.any(|line| key(line) == RULES);
+    let told = when(lines.difference(&before), &dev::of_checkout(home, &top)?);
     let count = lines.len();
     approvals::approve(home, &top, lines).map_err(|error| unapproved(&error))?;
-    output::note(&format!(
-        "approved: {}; running sandboxes get files and variables with `cofferdam sync`\n",
-        crate::ui::human::plural(count, "line")
-    ));
+    output::note(&format!("approved: {}\n{told}", plural(count, "line")));
+    if !opens_otherwise {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !told.is_empty() {
+        output::note(&format!("{RULES}:\n"));
+    }
     in_force(change.apply(&Scope::Repository(top)), environment).await
+}
+
+/// What opens a destination, and is told of each sandbox.
+const RULES: &str = "firewall.allow";
+
+/// What a line is about: the key in the file, with a word more where that is not all.
+fn key(line: &str) -> &str {
+    line.split_once(": ").map_or(line, |(key, _)| key)
+}
+
+/// From when on what was approved now counts, a line for each time. `dev`: the dev sandboxes that are there.
+fn when<'a>(lines: impl Iterator<Item = &'a String>, dev: &[Record]) -> String {
+    let again = |is_meant: fn(&Record) -> bool| {
+        let names = dev.iter().filter(|one| is_meant(one));
+        let names: Vec<&str> = names.map(|one| one.name.as_str()).collect();
+        if names.is_empty() {
+            String::new()
+        } else {
+            format!(": `cofferdam restart {}`", names.join(" "))
+        }
+    };
+    let mut times: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for line in lines {
+        let key = key(line);
+        let time = match key {
+            RULES => continue,
+            "sync" if line.ends_with(", owner agent:agent") => {
+                "in sandboxes that run after `cofferdam sync`, in others from their start on"
+                    .to_owned()
+            }
+            // Without a root that has something to do there is none.
+            "sync" | "on_sync as root" => {
+                let again = again(|one| Kind::named(&one.provider).is_some());
+                format!("in dev sandboxes in containers from their next start on{again}")
+            }
+            "env" => {
+                "for programs that are started from now on; shells read it as it was at the last `cofferdam sync`"
+                    .to_owned()
+            }
+            "gate.checks" => "for what comes home from now on".to_owned(),
+            // Those that somebody named by hand stay.
+            "ports" => {
+                let again = again(|one| one.ports.is_empty() || one.ports_configured);
+                format!("in dev sandboxes from their next start on{again}")
+            }
+            key if key.starts_with("run.") => "in runs from now on".to_owned(),
+            _ => "in sandboxes that are made from now on".to_owned(),
+        };
+        times.entry(time).or_default().insert(key);
+    }
+    let line = |(time, keys): (String, BTreeSet<&str>)| {
+        let keys: Vec<&str> = keys.into_iter().collect();
+        format!("{}: {time}\n", keys.join(", "))
+    };
+    times.into_iter().map(line).collect()
 }
 
 /// Rules count at once.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::images::{self, Builder, OfRepository};
+use super::images::{self, Builder, For, OfRepository};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -29,6 +29,7 @@ pub(crate) async fn run(
     interrupt: &Interrupt,
 ) -> Result<ExitCode, CliError> {
     let asked = arguments.builder.sandbox.map(Into::into);
-    images::build_repository(&arguments.of, asked, environment, interrupt).await?;
+    let of = &arguments.of;
+    images::build_repository(of, asked, For::Anybody, environment, interrupt).await?;
     Ok(ExitCode::SUCCESS)
 }

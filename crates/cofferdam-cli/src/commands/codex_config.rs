@@ -140,7 +140,8 @@ fn login(environment: &Environment) -> Result<Own, CliError> {
 
 /// Forget the login of Codex that sandboxes get, and its profile
 ///
-/// Copies in sandboxes that are there go too. The tokens stay good at their server, which is not asked: revoke them there.
+/// Copies in sandboxes that are there go too, and one that is made inside is not kept until you give one again. The tokens stay good at
+/// their server, which is not asked: revoke them there.
 #[derive(Debug, Args)]
 pub(crate) struct Logout {}
 
@@ -161,5 +162,19 @@ pub(crate) fn logout(environment: &Environment) -> Result<ExitCode, CliError> {
             "forgot the login of Codex, and {copies} of it in sandboxes; its tokens stay good until they are revoked at OpenAI\n"
         ),
     });
+    output::note(&format!(
+        "one that is made in a sandbox is not kept until you give one with {}\n",
+        gives_again(AGENT)
+    ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// The commands that give a login of an agent, of which one was forgotten.
+pub(super) fn gives_again(agent: &str) -> String {
+    let run = format!("`cofferdam run --agent {agent} --login FILE …`");
+    if agent == AGENT {
+        format!("`cofferdam codex-init-config --auth`, or {run}")
+    } else {
+        run
+    }
 }

@@ -79,7 +79,7 @@ pub(crate) async fn run(
         from_here(&render(record, environment.colour.on_stdout())).into_owned()
     })?;
     if !names_image {
-        images::tell_unbuilt(record);
+        images::tell_unbuilt(record, environment).await;
     }
     keep_ready::after_living(record);
     Ok(ExitCode::SUCCESS)

@@ -1,32 +1,35 @@
 //! Dev sandboxes, as commands name and bring them up: by the directory of their checkout, and a branch where they are on one.
 
-use std::ffi::OsStr;
+mod build;
+mod meant;
+
 use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use cofferdam::git::Repository;
-use cofferdam::names::BranchName;
+use cofferdam::names::{BranchName, RepoPath};
 use cofferdam::published::PublishedPort;
-use cofferdam::registry::{self, DevSandbox, Record};
+use cofferdam::registry::{self, DevSandbox, Record, belongs};
 use cofferdam::sandbox::{BindMountProvider, BranchStrategy};
 use cofferdam::session::living::{self as lives, Condition, Followed, Named};
 use cofferdam::session::{Caller, Landing, Session, SessionError, SessionOptions, dev, provision};
 
+use self::build::{Asked, built};
+pub(super) use self::meant::{
+    Meant, Unsaid, are_here, by_path, directory, meant, of_checkout, sandboxes, there, unsaid,
+};
 use super::defaults::Defaults;
-use super::here::{is_path, is_plainly_a_path};
-use super::images::{self, EngineName, OfRepository};
 use super::making::{self, DevOptions, Sandbox, Strategy};
-use super::{here, keep_ready, living};
+use super::{codex_config, here, images, keep_ready, living, unpublished};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::again::{self, Again};
-use crate::ui::from_here::{from_here, work_in};
-use crate::ui::shell::shell_word;
+use crate::ui::from_here::from_here;
+use crate::ui::shell::{branch_option, shell_word};
 use crate::ui::style::{self, paint};
-use crate::ui::{facts, output, summary};
+use crate::ui::{output, summary};
 
 /// Who leaves notices that they wait.
 const NOTICED: Duration = Duration::from_secs(2);
@@ -70,21 +73,6 @@ pub(super) struct Build {
     pub(super) base_tag: Option<String>,
 }
 
-/// A directory that somebody names.
-pub(super) fn directory(path: &OsStr, environment: &Environment) -> Result<PathBuf, CliError> {
-    let path = environment.directory.join(Path::new(path));
-    let refused = |why: String| CliError::Failed {
-        message: format!("{}: {why}", shell_word(&path)),
-        hint: "name a directory of a repository, or a sandbox".to_owned(),
-    };
-    let found = std::fs::canonicalize(&path).map_err(|error| refused(error.to_string()))?;
-    if found.is_dir() {
-        Ok(found)
-    } else {
-        Err(refused("it is no directory".to_owned()))
-    }
-}
-
 /// Whether the checkout has one in which somebody works on what is checked out.
 pub(super) async fn has_one(
     caller: &Caller,
@@ -94,27 +82,6 @@ pub(super) async fn has_one(
     let repository = here::repository(environment, interrupt).await?;
     let found = dev::find(caller, &repository.top, &DevSandbox::default())?;
     Ok(found.is_some())
-}
-
-/// The one that is meant where nobody says which: that of what is checked out, else the only one that there is.
-pub(super) async fn the_one(
-    caller: &Caller,
-    environment: &Environment,
-    interrupt: &Interrupt,
-) -> Result<Option<Which>, CliError> {
-    let repository = here::repository(environment, interrupt).await?;
-    let top = repository.top.as_path();
-    let listing = registry::list(&caller.home, Some(&repository.top))?;
-    let records = listing.entries.into_iter().map(|entry| entry.record);
-    let ours = records.filter(|record| record.repository == top && record.is_there());
-    let mut branches: Vec<_> = ours.filter_map(|record| Some(record.dev?.branch)).collect();
-    if branches.contains(&None) {
-        return Ok(Some(Which::default()));
-    }
-    Ok(match (branches.pop(), branches.is_empty()) {
-        (Some(branch), true) => Some(Which { branch }),
-        _ => None,
-    })
 }
 
 /// What is to be brought up.
@@ -159,11 +126,14 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
     let given = options.ports()?;
     let sandbox = Sandbox::from(options.clone()).or(&defaults);
     if build.build {
-        let place = match &there {
-            Some(record) => record.provider.as_str(),
-            None => sandbox.kind().0,
+        let asked = Asked {
+            build,
+            there: there.as_ref(),
+            place: sandbox.kind().0,
+            branch: which.branch.as_ref(),
+            options,
         };
-        let image = built(build, place, environment, interrupt).await?;
+        let image = built(&asked, environment, interrupt).await?;
         if let Some(record) = there.take() {
             there = Some(renewed(&record, &image, &caller, environment).await?);
         }
@@ -173,13 +143,17 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
     } else {
         let ports = Ports::chosen(given, &defaults);
         let session = made(of, (sandbox, ports), &caller, environment).await?;
+        tell_left_behind(&repository, &caller).await?;
         (session, Came::Made)
     };
     drop(turn);
     if came != Came::Before {
         keep_ready::after_living(session.record());
         give_logins(&session).await;
-        tell_ports(&session)?;
+        unpublished::tell(&session, environment)?;
+    }
+    if came == Came::Started && !build.build {
+        images::tell_changed(session.record(), environment).await;
     }
     Ok((session, came))
 }
@@ -206,46 +180,13 @@ pub(super) fn refuse_options(
 }
 
 /// Whose turn it is with the dev sandboxes of a checkout.
-pub(super) async fn turn(
-    caller: &Caller,
-    top: &cofferdam::names::RepoPath,
-) -> Result<File, CliError> {
+pub(super) async fn turn(caller: &Caller, top: &RepoPath) -> Result<File, CliError> {
     dev::turn(caller, top)
         .await?
         .ok_or_else(|| CliError::Failed {
             message: "another command is at work on the dev sandboxes of this checkout".to_owned(),
             hint: "wait for its end, and try again".to_owned(),
         })
-}
-
-/// Builds the image of the repository in the engine where the sandbox is; its name.
-async fn built(
-    build: &Build,
-    place: &str,
-    environment: &Environment,
-    interrupt: &Interrupt,
-) -> Result<String, CliError> {
-    let engine = match place {
-        "docker" => EngineName::Docker,
-        "podman" => EngineName::Podman,
-        _ => {
-            return Err(CliError::Misused {
-                message: "`--build` builds the image of a container, and this sandbox is native"
-                    .to_owned(),
-                hint: "leave out `--build`; one in a container is made by `cofferdam start --build --sandbox docker`, where there is none yet"
-                    .to_owned(),
-            });
-        }
-    };
-    let of = OfRepository {
-        path: None,
-        base_tag: build
-            .base_tag
-            .clone()
-            .unwrap_or_else(|| "latest".to_owned()),
-        trust: None,
-    };
-    images::build_repository(&of, Some(engine.into()), environment, interrupt).await
 }
 
 async fn named(
@@ -336,9 +277,27 @@ async fn made(
     let create = async |caller: &Caller| Box::pin(Session::create(caller, &options)).await;
     let made = living::shown(caller, environment, create).await??;
     if !names_image {
-        images::tell_unbuilt(made.record());
+        images::tell_unbuilt(made.record(), environment).await;
     }
     Ok(made)
+}
+
+/// Says which were made where this repository was before, if its commits are here: their own place is gone.
+async fn tell_left_behind(repository: &Repository, caller: &Caller) -> Result<(), CliError> {
+    let listing = registry::list(&caller.home, None)?;
+    let records = listing.entries.into_iter().map(|entry| entry.record);
+    let gone =
+        |record: &Record| record.dev.is_some() && record.is_there() && belongs::is_gone(record);
+    for record in records.filter(gone) {
+        let begun = repository.resolve(record.base.as_str(), &caller.cancel);
+        if matches!(begun.await, Ok(Some(_))) {
+            let (name, id) = (&record.name, record.id);
+            output::note(&format!(
+                "note: the repository of {name} ({id}) is gone; if you moved it here: `cofferdam delete {id}`\n"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The ports of this machine that lead into one from its next start on.
@@ -384,19 +343,15 @@ impl Ports {
     }
 }
 
-/// Says which ports of this machine lead into it.
-pub(super) fn tell_ports(session: &Session) -> Result<(), SessionError> {
-    let (record, unpublished) = (session.record(), session.unpublished()?);
-    for (_, line) in facts::ports(record, &unpublished) {
-        output::note(&format!("{line}\n"));
-    }
-    if !unpublished.is_empty() {
-        let name = &record.name;
-        output::note(&format!(
-            "end what listens there, then: cofferdam restart {name}\n"
-        ));
-    }
-    Ok(())
+/// A command that means this one by its checkout and its branch, as it is given from here.
+pub(super) fn command(words: &str, record: &Record, environment: &Environment) -> String {
+    let branch = branch_option(record.shelf_branch());
+    let checkout = if record.repository == environment.top() {
+        String::new()
+    } else {
+        format!(" {}", shell_word(&record.repository))
+    };
+    format!("cofferdam {words}{branch}{checkout}")
 }
 
 /// What a dev sandbox is for, in words.
@@ -460,10 +415,16 @@ pub(super) async fn take_logins(caller: &Caller, named: &Named, provider: &dyn B
 async fn keep_logins(session: &Session) {
     let name = session.name();
     match session.take_logins().await {
-        Ok(first) => {
-            for agent in first {
+        Ok(taken) => {
+            for agent in taken.first {
                 output::note(&format!(
                     "note: the login of {agent} that was made in {name} is kept, and other sandboxes get it: see cofferdam volume\n"
+                ));
+            }
+            for agent in taken.forgotten {
+                let give = codex_config::gives_again(&agent);
+                output::note(&format!(
+                    "note: the login of {agent} in {name} is not kept, because you had one forgotten: give one with {give}\n"
                 ));
             }
         }
@@ -517,100 +478,4 @@ pub(super) async fn left(session: &Session, environment: &Environment) {
         living::only_on_the_shelf(name.as_str(), &one);
     }
     keep_logins(session).await;
-}
-
-/// What a command line means.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Meant {
-    /// Sandboxes, by their names.
-    Named,
-    /// The dev sandbox of the checkout that the command works in.
-    Here,
-    /// That of the checkout at this path.
-    At(String),
-}
-
-impl Meant {
-    pub(super) fn path(&self) -> Option<&OsStr> {
-        match self {
-            Self::At(path) => Some(OsStr::new(path)),
-            Self::Named | Self::Here => None,
-        }
-    }
-}
-
-/// Which of them it is.
-pub(super) fn meant(
-    Places { names, which }: &Places,
-    build: &Build,
-    options: &DevOptions,
-    command: &str,
-) -> Result<Meant, CliError> {
-    match &names[..] {
-        [] => Ok(Meant::Here),
-        [path] if is_path(OsStr::new(path)) => Ok(Meant::At(path.clone())),
-        _ if which.branch.is_some() || build.build || options.are_given() => {
-            Err(CliError::Misused {
-                message:
-                    "these options are for the dev sandbox of a checkout, and sandboxes are named"
-                        .to_owned(),
-                hint: format!(
-                    "name no sandbox, or the path of a checkout: `cofferdam {command} .`"
-                ),
-            })
-        }
-        _ => Ok(Meant::Named),
-    }
-}
-
-/// The surroundings of a command that names a path; `None` where it names none.
-pub(super) fn there(
-    path: Option<&OsStr>,
-    environment: &Environment,
-) -> Result<Option<Environment>, CliError> {
-    let Some(path) = path else { return Ok(None) };
-    let there = environment.at(directory(path, environment)?);
-    if there.top() != environment.top() {
-        // What is said from here on names commands as they are given here.
-        work_in(&there.directory);
-    }
-    Ok(Some(there))
-}
-
-/// A sandbox by its name, or where a path is named the dev sandbox of the checkout there, by its name too, with the surroundings in
-/// which that is its name.
-pub(in crate::commands) async fn by_path(
-    name: String,
-    environment: &Environment,
-    interrupt: &Interrupt,
-) -> Result<(String, Option<Environment>), CliError> {
-    // A branch has slashes too, and names its sandbox, whatever lies at that path.
-    if !is_plainly_a_path(&name) {
-        return Ok((name, None));
-    }
-    let there = environment.at(directory(OsStr::new(&name), environment)?);
-    if there.top() != environment.top() {
-        work_in(&there.directory);
-    }
-    let caller = living::caller(&there, interrupt);
-    let named = Named::dev(&caller, &there.directory, None).await?;
-    Ok((named.name().to_string(), Some(there)))
-}
-
-/// The sandboxes of a command that does something with those that are there, in `environment` ([`there`]).
-pub(super) async fn sandboxes(
-    places: &Places,
-    meant: &Meant,
-    environment: &Environment,
-    interrupt: &Interrupt,
-) -> Result<living::Sandboxes, CliError> {
-    if *meant == Meant::Named {
-        let names = places.names.clone();
-        return Ok(living::Sandboxes { names });
-    }
-    let caller = living::caller(environment, interrupt);
-    let branch = places.which.branch.as_ref();
-    let named = Named::dev(&caller, &environment.directory, branch).await?;
-    let names = vec![named.id().to_string()];
-    Ok(living::Sandboxes { names })
 }

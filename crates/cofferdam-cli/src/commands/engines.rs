@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use cofferdam::sandbox::engine::Kind;
 
-use super::images::{self, OfRepository};
+use super::images::{self, For, OfRepository};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -37,7 +37,8 @@ pub(crate) async fn run(
 ) -> Result<ExitCode, CliError> {
     match &arguments.command {
         Command::BuildImage(of) => {
-            images::build_repository(of, Some(kind), environment, interrupt).await?;
+            let asked = Some(kind);
+            images::build_repository(of, asked, For::Anybody, environment, interrupt).await?;
         }
         Command::RemoveImage { path } => {
             images::remove_repository(path.as_deref(), kind, environment, interrupt).await?;

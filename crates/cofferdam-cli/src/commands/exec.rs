@@ -10,7 +10,7 @@ use cofferdam::session::SessionExec;
 use cofferdam::session::living::Named;
 
 use super::attach::{self, Attached};
-use super::dev::{self, Which};
+use super::dev::{self, Unsaid, Which};
 use super::here::is_path;
 use super::{living, making};
 use crate::environment::Environment;
@@ -104,12 +104,14 @@ async fn meant(
 /// The one that is meant where nobody says which.
 async fn the_one(environment: &Environment) -> Result<Which, CliError> {
     let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
-    let found = dev::the_one(&environment.caller(), environment, &interrupt).await?;
-    found.ok_or_else(|| CliError::Misused {
-        message: "no sandbox is named, and nothing says which dev sandbox of this checkout is meant".to_owned(),
-        hint: "`cofferdam list` shows which are there: `cofferdam exec NAME -- PROGRAM`; `cofferdam start` makes that of what is checked out"
-            .to_owned(),
-    })
+    match dev::unsaid(&environment.caller(), environment, &interrupt).await? {
+        Unsaid::One(which) => Ok(which),
+        Unsaid::Any(_) => Err(CliError::Misused {
+            message: "no sandbox is named, and nothing says which dev sandbox of this checkout is meant".to_owned(),
+            hint: "`cofferdam list` shows which are there: `cofferdam exec NAME -- PROGRAM`; `cofferdam start` makes that of what is checked out"
+                .to_owned(),
+        }),
+    }
 }
 
 /// The dev sandbox of this branch, in the checkout that is named, or in this one.

@@ -12,13 +12,16 @@ use cofferdam::registry::Record;
 use cofferdam::sandbox::engine::{self, Engine, EngineOptions, Kind};
 use cofferdam::text::printable;
 
-use super::here;
+use super::{dev, here};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::shell::shell_word;
 use crate::ui::style::{self, paint};
 use crate::ui::{human, output};
+
+/// How long an engine may take to say what an image was built from.
+const ASKED: Duration = Duration::from_secs(10);
 
 /// Who keeps the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -110,8 +113,9 @@ pub(super) async fn repository(
     Ok(here::repository_at(&there, environment, interrupt).await?)
 }
 
-/// Says so where a repository has a Dockerfile of its own, and a new sandbox has another image because nobody has built it.
-pub(super) fn tell_unbuilt(record: &Record) {
+/// Says so where a repository has a Dockerfile of its own, and a new sandbox has another image because nobody has built it, or one of
+/// what was there before.
+pub(super) async fn tell_unbuilt(record: &Record, environment: &Environment) {
     let (Some(image), Ok(top)) = (&record.image, RepoPath::resolve(&record.repository)) else {
         return;
     };
@@ -123,12 +127,56 @@ pub(super) fn tell_unbuilt(record: &Record) {
             record.provider
         ));
     }
+    tell_changed(record, environment).await;
+}
+
+/// Says so where a sandbox has the image of the repository's Dockerfile, and that was built from something else than lies there now. Asks
+/// its engine once.
+pub(super) async fn tell_changed(record: &Record, environment: &Environment) {
+    let kind = Kind::named(&record.provider);
+    let top = RepoPath::resolve(&record.repository).ok();
+    let (Some(image), Some(kind), Some(top)) = (&record.image, kind, top) else {
+        return;
+    };
+    let main = discovery::main(&top);
+    if *image != main.image() {
+        return;
+    }
+    // What cannot be read, or does not answer, says nothing of it here: who builds is told.
+    let Ok(source) = Source::read(top.as_path(), &main) else {
+        return;
+    };
+    let Ok(engine) = Engine::recorded(kind, &environment.home.sandbox(record.id)) else {
+        return;
+    };
+    let asked = tokio::time::timeout(ASKED, Box::pin(engine.image(image))).await;
+    if let Ok(Ok(Some(built))) = asked
+        && source.has_changed_since(&built)
+    {
+        let build = match &record.dev {
+            Some(_) => dev::command("restart --build", record, environment),
+            None => format!("cofferdam build --sandbox {}", kind.name()),
+        };
+        output::note(&format!(
+            "note: .cofferdam/Dockerfile, or what lies beside it, has changed since {image} was built: {build}\n"
+        ));
+    }
+}
+
+/// Who wants an image.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum For<'a> {
+    /// Whoever makes a sandbox next.
+    Anybody,
+    /// The command itself, which goes on with it; as it is given again, where that can be printed.
+    This(Option<&'a str>),
 }
 
 /// Builds a repository's image, and says what becomes of it.
 pub(super) async fn build_repository(
     of: &OfRepository,
     asked: Option<Kind>,
+    wanted: For<'_>,
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<String, CliError> {
@@ -152,10 +200,15 @@ pub(super) async fn build_repository(
     let built = match Box::pin(built).await {
         Err(ImageError::Untrusted(source)) => {
             output::note(&shown(&source, environment.colour.on_stderr()));
+            let goes_on = match wanted {
+                For::Anybody => String::new(),
+                For::This(Some(again)) => format!(" && {again}"),
+                For::This(None) => "; then this command again".to_owned(),
+            };
             return Err(CliError::Failed {
                 message: format!("{} is not built before you have read it", source.name()),
                 hint: format!(
-                    "read what stands above; then: {}",
+                    "read what stands above; then: {}{goes_on}",
                     again(of, kind, &source.digest)
                 ),
             });
@@ -163,11 +216,33 @@ pub(super) async fn build_repository(
         built => built?,
     };
     say(&built, kind, began.elapsed(), environment)?;
-    output::note(&format!(
-        "next: cofferdam create NAME --sandbox {} (this repository's sandboxes take it by themselves)\n",
-        kind.name()
-    ));
+    if matches!(wanted, For::Anybody) {
+        output::note(&next(&repository, kind, environment)?);
+    }
     Ok(built.name)
+}
+
+/// What takes the image that was built.
+fn next(
+    repository: &Repository,
+    kind: Kind,
+    environment: &Environment,
+) -> Result<String, CliError> {
+    let mut all = dev::of_checkout(&environment.home, &repository.top)?;
+    all.retain(|one| one.provider == kind.name());
+    // That of what is checked out before those of branches.
+    let first = all.iter().min_by_key(|one| one.shelf_branch().is_some());
+    Ok(match first {
+        Some(one) => format!(
+            "next: {} (makes {} anew from it; this repository's new sandboxes take it by themselves)\n",
+            dev::command("restart --build", one, environment),
+            one.name
+        ),
+        None => format!(
+            "next: cofferdam create NAME --sandbox {} (this repository's sandboxes take it by themselves)\n",
+            kind.name()
+        ),
+    })
 }
 
 /// The command that builds what was shown.

@@ -96,9 +96,9 @@ pub(crate) async fn run(
     let orphans = found.iter().filter(|one| one.orphaned);
     for one in orphans.filter(|_| !arguments.json) {
         let (name, id) = (&one.name, one.id);
-        let force = if one.ends_by_force { "--force " } else { "" };
+        // What would be lost by that, and by what it ends all the same, is said by that command.
         output::note(&format!(
-            "the repository of {name} is gone: put it back, or end it with `cofferdam delete {force}{id}`\n"
+            "the repository of {name} is gone: put it back, or end it with `cofferdam delete {id}`\n"
         ));
     }
     for (id, why) in silent {

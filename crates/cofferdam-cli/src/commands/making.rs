@@ -205,6 +205,24 @@ impl DevOptions {
         MadeIn { place, image }.words()
     }
 
+    /// All of them, as they were given, to be typed again. `None`: what a variable has is printed nowhere.
+    pub(super) fn words(&self) -> Option<String> {
+        if !self.variables.is_empty() {
+            return None;
+        }
+        let mut words = self.where_words();
+        for mount in &self.mounts {
+            words.push_str(&format!(" --mount {}", shell_word(mount)));
+        }
+        if let Some(network) = self.network {
+            words.push_str(&format!(" --network {}", network.as_str()));
+        }
+        for port in &self.ports {
+            words.push_str(&format!(" -p {port}"));
+        }
+        Some(words)
+    }
+
     pub(super) fn are_given(&self) -> bool {
         !self.ports.is_empty() || self.are_for_its_making()
     }

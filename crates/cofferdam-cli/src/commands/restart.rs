@@ -9,7 +9,7 @@ use cofferdam::session::living::{self as lives, Condition};
 
 use super::dev::{self, Build, Places, Up};
 use super::making::DevOptions;
-use super::{keep_ready, living, stop};
+use super::{images, keep_ready, living, stop, unpublished};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -66,7 +66,8 @@ pub(crate) async fn run(
         ));
         return Ok(ExitCode::SUCCESS);
     }
-    let sandboxes = dev::sandboxes(places, &meant, environment, interrupt).await?;
+    let meant = (&meant, "restart");
+    let sandboxes = dev::sandboxes(places, meant, environment, interrupt).await?;
     let grace = Duration::from_secs(*time);
     let each = living::each(
         &sandboxes,
@@ -95,7 +96,10 @@ pub(crate) async fn run(
                 "restarted {name}; use it with: cofferdam shell {name}\n"
             ));
             keep_ready::after_living(session.record());
-            dev::tell_ports(&session)?;
+            unpublished::tell(&session, environment)?;
+            if session.record().dev.is_some() {
+                images::tell_changed(session.record(), environment).await;
+            }
             Ok(())
         },
     );

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use cofferdam::registry::RegistryError;
 use cofferdam::sandbox::SandboxError;
 use cofferdam::session::living::start;
 use cofferdam::session::{Caller, Session, SessionError, SessionExec};
@@ -14,14 +15,16 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use super::attach::{self, Attached};
-use super::dev::{self, Build, Meant, Places, Up, Which};
+use super::dev::{self, Build, Meant, Places, Unsaid, Up, Which};
 use super::exec::give_terminal;
-use super::living;
+use super::here::is_path;
 use super::making::DevOptions;
+use super::{called, living};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
-use crate::ui::shell::shell_word;
+use crate::ui::output;
+use crate::ui::shell::{branch_option, shell_word};
 
 /// Says which is the first shell that is inside. It is a program of its own, so that whoever asks later what runs there is
 /// told of the shell, and not of this.
@@ -103,14 +106,21 @@ pub(crate) async fn run(
     .await
 }
 
-/// The shell of the dev sandbox of the checkout that somebody stands in; `None` where it has none.
+/// The shell of the dev sandbox of the checkout that somebody stands in; `None` where it has none, or several, which are named.
 pub(crate) async fn of_a_dev_sandbox(
     environment: &Environment,
 ) -> Option<Result<ExitCode, CliError>> {
     let interrupt = Interrupt::quiet().ok()?;
     let caller = super::living::caller(environment, &interrupt);
-    let found = dev::the_one(&caller, environment, &interrupt).await;
-    let which = found.ok()??;
+    let which = match dev::unsaid(&caller, environment, &interrupt).await.ok()? {
+        Unsaid::One(which) => which,
+        Unsaid::Any(names) => {
+            if let Some(line) = dev::are_here(&names, "shell") {
+                output::note(&format!("{line}\n"));
+            }
+            return None;
+        }
+    };
     drop(interrupt);
     let arguments = Arguments {
         which,
@@ -137,6 +147,10 @@ async fn open(name: &str, caller: &Caller, environment: &Environment) -> Result<
             let provider = named.provider(caller)?;
             let start = async |caller: &Caller| start(caller, named, &provider).await;
             Ok(living::shown(caller, environment, start).await??)
+        }
+        Err(error @ SessionError::Registry(RegistryError::Unknown { .. })) => {
+            let interrupt = Interrupt::quiet().map_err(CliError::Runtime)?;
+            Err(called::unknown("shell", name, error, environment, &interrupt).await)
         }
         opened => Ok(opened?),
     }
@@ -190,16 +204,15 @@ fn prompt(shell: &OsStr, name: &str, colour: bool) -> String {
 }
 
 fn without_a_terminal(arguments: &Arguments) -> String {
-    if let Some(name) = &arguments.name {
-        let name = shell_word(name);
-        return format!("run a script with `cofferdam exec -i {name} -- sh`");
+    let name = arguments.name.as_deref();
+    let place = name.map_or_else(String::new, |name| format!(" {}", shell_word(name)));
+    if name.is_some_and(|name| !is_path(OsStr::new(name))) {
+        return format!("run a script with `cofferdam exec -i{place} -- sh`");
     }
-    let branch = arguments.which.branch.as_ref();
-    let branch = branch.map_or_else(String::new, |branch| {
-        format!(" --branch {}", shell_word(branch.as_str()))
-    });
-    let place = arguments.options.where_words();
+    // One that may not be there yet.
+    let branch = branch_option(arguments.which.branch.as_ref());
+    let made = arguments.options.where_words();
     format!(
-        "run a script with `cofferdam start{place}{branch}`, then `cofferdam exec -i{branch} -- sh`"
+        "run a script with `cofferdam start{made}{branch}{place}`, then `cofferdam exec -i{branch}{place} -- sh`"
     )
 }

@@ -3,14 +3,14 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use cofferdam::registry::RegistryError;
 use cofferdam::session::living::{self as lives, Condition};
 use cofferdam::session::{Caller, Session, SessionError};
 
 use super::dev::{self, Build, Came, Meant, Places, Up};
-use super::keep_ready;
 use super::living::{self, Sandboxes};
 use super::making::DevOptions;
-use super::status;
+use super::{called, images, keep_ready, status, unpublished};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -84,8 +84,15 @@ async fn named(
 ) -> Result<ExitCode, CliError> {
     let caller = living::caller(environment, interrupt);
     for name in &sandboxes.names {
-        if let Err(SessionError::Ended { .. }) = living::named(name, &caller, environment).await {
-            living::revived(name, &caller, environment).await?;
+        match living::named(name, &caller, environment).await {
+            Err(SessionError::Ended { .. }) => {
+                living::revived(name, &caller, environment).await?;
+            }
+            Err(error @ SessionError::Registry(RegistryError::Unknown { .. })) => {
+                return Err(called::unknown("start", name, error, environment, interrupt).await);
+            }
+            // Whatever else is wrong is said by who starts it.
+            _ => {}
         }
     }
     let each = living::each(
@@ -112,7 +119,10 @@ async fn named(
                         "started {name}; use it with: cofferdam shell {name}\n"
                     ));
                     keep_ready::after_living(session.record());
-                    dev::tell_ports(&session)?;
+                    unpublished::tell(&session, environment)?;
+                    if session.record().dev.is_some() {
+                        images::tell_changed(session.record(), environment).await;
+                    }
                     set_up_again(session, caller, environment).await?;
                 }
                 _ => {

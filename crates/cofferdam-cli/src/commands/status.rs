@@ -555,7 +555,8 @@ fn render(
         ("network", reach(record, told)),
     ]);
     lines.extend(facts::mounts(record));
-    lines.extend(facts::ports(record, &told.unpublished));
+    let is_stopped = told.state == Now::Of(State::Stopped);
+    lines.extend(facts::ports(record, &told.unpublished, is_stopped));
     match told.stopping {
         None | Some(Stopping::Freezer) => {}
         Some(_) => {

@@ -52,7 +52,7 @@ pub(crate) async fn run(
     let meant = dev::meant(places, &Build::default(), &DevOptions::default(), "stop")?;
     let there = dev::there(meant.path(), environment)?;
     let environment = there.as_ref().unwrap_or(environment);
-    let sandboxes = dev::sandboxes(places, &meant, environment, interrupt).await?;
+    let sandboxes = dev::sandboxes(places, (&meant, "stop"), environment, interrupt).await?;
     living::each(
         &sandboxes,
         environment,

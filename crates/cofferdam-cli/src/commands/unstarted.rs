@@ -3,11 +3,13 @@
 use std::path::{Component, Path, PathBuf};
 
 use cofferdam::agent::{self, AGENTS, AgentOptions};
+use cofferdam::image;
 use cofferdam::registry::Record;
 use cofferdam::sandbox::engine::Kind;
 use cofferdam::sandbox::native::{self, Found, Host};
 use cofferdam::sandbox::{HostProgram, ProgramFault};
 
+use super::dev;
 use super::doctor::agents::elsewhere;
 use crate::environment::Environment;
 use crate::ui::shell::shell_word;
@@ -144,10 +146,15 @@ fn by_name(program: &str, record: &Record, environment: &Environment, again: &Ag
         return hint;
     }
     if Kind::named(&record.provider).is_some() {
+        let instead = match record.dev {
+            Some(_) => in_a_dev_sandbox(record, environment),
+            None => format!(
+                "make one with another, `{} --sandbox {} --image IMAGE`",
+                again.make, record.provider
+            ),
+        };
         return format!(
-            "the image of sandbox {name} does not have `{program}`, or not what starts it (its interpreter, its loader): make one with another, \
-             `{} --sandbox {} --image IMAGE`",
-            again.make, record.provider
+            "the image of sandbox {name} does not have `{program}`, or not what starts it (its interpreter, its loader): {instead}"
         );
     }
     let (install, found) = located(program, environment);
@@ -182,6 +189,25 @@ fn by_name(program: &str, record: &Record, environment: &Environment, again: &Ag
             ),
         },
     }
+}
+
+/// How the image of one that people live in gets a program: by the repository's recipe, or as another image.
+fn in_a_dev_sandbox(record: &Record, environment: &Environment) -> String {
+    let recipe = if image::has_dockerfile(&record.repository) {
+        "add it to .cofferdam/Dockerfile".to_owned()
+    } else if record.repository == environment.top() {
+        "add it to .cofferdam/Dockerfile, which `cofferdam init .` writes".to_owned()
+    } else {
+        let checkout = shell_word(&record.repository);
+        format!("add it to .cofferdam/Dockerfile, which `cofferdam init {checkout}` writes")
+    };
+    let build = dev::command("restart --build", record, environment);
+    let start = format!("start --sandbox {} --image IMAGE", record.provider);
+    let start = dev::command(&start, record, environment);
+    format!(
+        "{recipe}, then `{build}`; or make it anew from another image: `cofferdam delete {} && {start}`",
+        record.name
+    )
 }
 
 /// What somebody wrote who had a shell in mind.

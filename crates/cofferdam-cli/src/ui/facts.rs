@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use cofferdam::published::PublishedPort;
 use cofferdam::registry::Record;
 use cofferdam::session::{CommitLine, Unpublished};
 use cofferdam::text::{printable_line, printable_path};
@@ -34,22 +35,40 @@ pub(crate) fn commits(commits: &[CommitLine], colour: bool) -> String {
     }
 }
 
-/// The ports of this machine that lead into it; at some of them nobody listens.
+/// The ports of this machine that lead into it while it runs; some of them may not.
 pub(crate) fn ports(
     record: &Record,
     unpublished: &[Unpublished],
+    is_stopped: bool,
 ) -> impl Iterator<Item = (&'static str, String)> {
-    record.ports.iter().map(|port| {
+    record.ports.iter().map(move |port| {
         let failed = unpublished.iter().find(|one| one.port == port.host);
-        let why = failed.map_or_else(String::new, |one| {
-            format!(", but nobody listens there: {}", printable_line(&one.why))
-        });
-        let (host, inside) = (port.host, port.inside);
-        (
-            "port",
-            format!("127.0.0.1:{host} is port {inside} inside{why}"),
-        )
+        let line = match failed {
+            _ if is_stopped => {
+                let (host, inside) = (port.host, port.inside);
+                format!("127.0.0.1:{host} leads to port {inside} inside when it is started")
+            }
+            None => leads(*port),
+            Some(one) => leads_not(one, "it", None),
+        };
+        ("port", line)
     })
+}
+
+/// Where a port of this machine leads.
+pub(crate) fn leads(port: PublishedPort) -> String {
+    format!("127.0.0.1:{} is port {} inside", port.host, port.inside)
+}
+
+/// That one does not. `holder`: who has it, where that is known.
+pub(crate) fn leads_not(one: &Unpublished, name: &str, holder: Option<&str>) -> String {
+    let port = one.port;
+    let why = if one.is_taken {
+        format!("{} has that port", holder.unwrap_or("another program"))
+    } else {
+        printable_line(&one.why)
+    };
+    format!("127.0.0.1:{port} does not lead into {name}: {why}")
 }
 
 /// What it sees of this machine beside its files, and whether it can change it.

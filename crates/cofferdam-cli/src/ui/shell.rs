@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
+use cofferdam::names::BranchName;
 use cofferdam::text::printable_line;
 
 /// `text` as one word of a shell command that can be copied from the terminal: what cannot be shown
@@ -30,6 +31,13 @@ pub(crate) fn shell_word(text: impl AsRef<OsStr>) -> String {
             word
         }
     }
+}
+
+/// The option that means the dev sandbox of this branch, a space before it; nothing for that of the checkout.
+pub(crate) fn branch_option(branch: Option<&BranchName>) -> String {
+    branch.map_or_else(String::new, |branch| {
+        format!(" --branch {}", shell_word(branch.as_str()))
+    })
 }
 
 #[cfg(test)]

@@ -91,6 +91,7 @@ fn a_checkout_that_was_moved_has_another_one() {
     lives
         .exec("dev", "echo x > /commandhistory/h; echo y > ~/mine")
         .expect_code(0);
+    let id = lives.all()[0]["id"].as_str().unwrap().to_owned();
     let repository = lives.repository();
     let moved = repository.with_file_name("moved");
     std::fs::rename(&repository, &moved).unwrap();
@@ -102,10 +103,18 @@ fn a_checkout_that_was_moved_has_another_one() {
             .stderr(Stdio::piped());
         finish(command.spawn().unwrap())
     };
-    there(&["start"]).expect_code(0);
+    let made = there(&["start"]).expect_code(0);
+    let moved_here = format!(
+        "note: the repository of dev ({id}) is gone; if you moved it here: `cofferdam delete {id}`\n"
+    );
+    assert!(made.stderr.contains(&moved_here), "{made}");
     let listed = there(&["list", "--all-repos"]).expect_code(0);
-    let end = "put it back, or end it with `cofferdam delete --force ";
-    assert!(listed.stderr.contains(end), "{listed}");
+    let end = format!("put it back, or end it with `cofferdam delete {id}`\n");
+    assert!(listed.stderr.contains(&end), "{listed}");
+    // As printed: it says what would be lost, and what gives it up.
+    let refused = there(&["delete", &id]).expect_code(1);
+    let force = format!("`cofferdam delete --force {id}`");
+    assert!(refused.stderr.contains(&force), "{refused}");
     // Nothing of the other path's is in it.
     let seen = there(&["exec", "--", "sh", "-c", "pwd; ls /commandhistory ~"]);
     let nothing = "/workspace/moved\n/commandhistory:\n\n/home/agent:\n";

@@ -22,6 +22,8 @@ pub(crate) fn hinted(shown: &Done) -> Vec<String> {
     let line = shown.stderr.lines().find(|line| line.contains(" --trust "));
     let line = line.unwrap_or_else(|| panic!("no command in: {shown}"));
     let (_, command) = line.split_once("cofferdam ").unwrap();
+    // What comes after it is another command.
+    let (command, _) = command.split_once(" && ").unwrap_or((command, ""));
     command.split(' ').map(str::to_owned).collect()
 }
 

@@ -38,6 +38,7 @@ mod dev_checks;
 mod dev_containers;
 mod dev_elsewhere;
 mod dev_guarded;
+mod dev_hints;
 mod dev_kept;
 mod dev_lived;
 mod dev_ports;

@@ -177,7 +177,7 @@ fn what_was_changed_over_layers_is_work() {
     assert_eq!(environment.read("draft"), "draft\n");
 }
 
-/// `list` names the command that ends each, and what is left in a repository that comes back is told.
+/// `list` names the command that ends it or says why it does not, and what is left in a repository that comes back is told.
 #[test]
 fn one_that_lives_is_ended_by_the_command_that_is_printed() {
     let environment = TestEnvironment::with_repository();
@@ -192,12 +192,14 @@ fn one_that_lives_is_ended_by_the_command_that_is_printed() {
     let list = environment
         .cofferdam(&["list", "--all-repos"])
         .expect_code(0);
-    let words = format!("or end it with `cofferdam delete --force {id}`\n");
+    let words = format!("or end it with `cofferdam delete {id}`\n");
     assert!(list.stderr.contains(&words), "{list}");
     let delete = |options: &[&str]| {
         environment.cofferdam(&[&[&at[0], &at[1], "delete"], options, &[&id]].concat())
     };
-    delete(&[]).expect_code(1);
+    let refused = delete(&[]).expect_code(1);
+    let ends = format!(" delete --force {id}`");
+    assert!(refused.stderr.contains(&ends), "{refused}");
     let done = delete(&["--force"]).expect_code(0);
     let references = format!("refs/cofferdam/{id}/");
     assert!(done.stderr.contains(&references), "{done}");

@@ -20,7 +20,7 @@ use super::dockerfile::{self, BASE_TAG};
 use super::{ImageError, agreed, check_tag};
 use crate::home::Home;
 use crate::names::{BASE_IMAGE, RepoPath};
-use crate::sandbox::engine::{Engine, Recipe};
+use crate::sandbox::engine::{Engine, Image, Recipe};
 use crate::text::hex;
 
 /// The directory of a repository that has its Dockerfile.
@@ -30,6 +30,8 @@ const DOCKERFILE: &str = "Dockerfile";
 pub const STARTER: &str = include_str!("starter.Dockerfile");
 /// What lies there for other ends, and what is nobody's business.
 const OTHERS: [&str; 4] = ["worktrees", "logs", "prompts", ".gitignore"];
+/// The label with the digest of what an image was built from.
+const BUILT_FROM: &str = "io.cofferdam.digest";
 /// What a build may get, in files and in bytes.
 const MOST_FILES: usize = 2_000;
 const MOST_BYTES: u64 = 64 << 20;
@@ -99,6 +101,12 @@ impl Source {
         self.repository.image()
     }
 
+    /// Whether that image was built from something else. One that nobody built by [`build_repository`] says nothing of it.
+    pub fn has_changed_since(&self, image: &Image) -> bool {
+        let from = image.labels.get(BUILT_FROM);
+        from.is_some_and(|digest| *digest != self.digest)
+    }
+
     /// What in the Dockerfile no sandbox takes over, or would better come from the base; one sentence each.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
@@ -157,7 +165,7 @@ pub async fn build_repository(
             "io.cofferdam.repository".to_owned(),
             source.repository.as_path().to_string_lossy().into_owned(),
         ),
-        ("io.cofferdam.digest".to_owned(), source.digest.clone()),
+        (BUILT_FROM.to_owned(), source.digest.clone()),
     ]);
     let recipe = Recipe {
         context: source.archive,
@@ -376,6 +384,18 @@ mod tests {
         differs("a symlink");
         std::fs::write(inside.join("Dockerfile"), format!("{ON_BASE}RUN true\n")).unwrap();
         differs("another step");
+    }
+
+    #[test]
+    fn an_image_says_what_it_was_built_from() {
+        let (top, path) = repository(&[("Dockerfile", ON_BASE)]);
+        let mut image = Image::default();
+        assert!(!source(&path).unwrap().has_changed_since(&image));
+        let digest = source(&path).unwrap().digest;
+        image.labels.insert(BUILT_FROM.to_owned(), digest);
+        assert!(!source(&path).unwrap().has_changed_since(&image));
+        std::fs::write(top.path().join(DIRECTORY).join("more"), "").unwrap();
+        assert!(source(&path).unwrap().has_changed_since(&image));
     }
 
     #[test]

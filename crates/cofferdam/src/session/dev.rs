@@ -11,7 +11,7 @@ use super::error::RunErrorKind;
 use super::options::Caller;
 use super::plan::error::PlanError;
 use crate::fsx::{self, FileError, lock};
-use crate::names::{BranchName, RepoPath, Slug};
+use crate::names::{BranchName, NameError, RepoPath, Slug};
 use crate::registry::{self, DevSandbox, Record, RegistryError, VolumeMount};
 use crate::text::hex;
 use crate::volumes::{self, Purpose, VolumeError};
@@ -92,17 +92,21 @@ fn sanitised(branch: &str, longest: usize, usable: impl Fn(char) -> bool) -> Str
     format!("{}-{digest}", &name[..room])
 }
 
+/// What it is called where no other sandbox of the repository is.
+pub fn usual_name(dev: &DevSandbox) -> Result<Slug, NameError> {
+    match &dev.branch {
+        None => Slug::from_text(NAME),
+        Some(branch) => Slug::from_text(&format!("{NAME}-{branch}")),
+    }
+}
+
 /// The name by which `list` has it: the first that is free.
 pub(super) fn name(
     caller: &Caller,
     repository: &RepoPath,
     dev: &DevSandbox,
 ) -> Result<Slug, RunErrorKind> {
-    let slug = |text: &str| Slug::from_text(text).map_err(PlanError::from);
-    let usual = match &dev.branch {
-        None => slug(NAME)?,
-        Some(branch) => slug(&format!("{NAME}-{branch}"))?,
-    };
+    let usual = usual_name(dev).map_err(PlanError::from)?;
     for number in 1..100 {
         let name = if number == 1 {
             usual.clone()
@@ -110,7 +114,8 @@ pub(super) fn name(
             let end = format!("-{number}");
             let room = Slug::MAX - end.len();
             let usual = usual.as_str();
-            slug(&format!("{}{end}", &usual[..usual.len().min(room)]))?
+            let name = format!("{}{end}", &usual[..usual.len().min(room)]);
+            Slug::from_text(&name).map_err(PlanError::from)?
         };
         match registry::find(&caller.home, repository, name.as_str()) {
             Err(RegistryError::Unknown { .. }) => return Ok(name),

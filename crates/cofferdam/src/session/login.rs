@@ -362,34 +362,47 @@ fn keep(home: &Home, volume: Option<Purpose>, to: &Path, bytes: &[u8]) -> Result
     Ok(fsx::write_private(to, bytes)?)
 }
 
-/// Keeps the login that a person made inside, where none is kept for that agent. Says whether there was one.
+/// What became of a login that a person made inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum First {
+    /// There is none, or one is kept by now.
+    Nothing,
+    Kept,
+    /// Its user has forgotten one, and has given none since.
+    Forgotten,
+}
+
+/// Keeps the login that a person made inside, where none is kept for that agent.
 pub(super) async fn keep_first(
     home: &Home,
     agent: &dyn AgentProvider,
     sandbox: &dyn Sandbox,
     cancel: &CancellationToken,
-) -> Result<bool, LoginError> {
+) -> Result<First, LoginError> {
     let Some(format) = agent.login() else {
-        return Ok(false);
+        return Ok(First::Nothing);
     };
     let Some(bytes) = read(sandbox, format, &BTreeMap::new(), cancel).await else {
-        return Ok(false);
+        return Ok(First::Nothing);
     };
     // A file without a mark of its own could be anything.
     let Ok(value) = LoginFormat::parse(&bytes) else {
-        return Ok(false);
+        return Ok(First::Nothing);
     };
     if format.marks.is_empty() || !format.is_of(&value) {
-        return Ok(false);
+        return Ok(First::Nothing);
     }
     let (bytes, _) = format.only(bytes, value);
     let _lock = lock(home).await?;
     let to = kept_login(home, agent);
-    if to.exists() || forgotten(home, agent).exists() {
-        return Ok(false);
+    if to.exists() {
+        return Ok(First::Nothing);
+    }
+    if forgotten(home, agent).exists() {
+        return Ok(First::Forgotten);
     }
     keep(home, volume_of(agent), &to, &bytes)?;
-    Ok(true)
+    Ok(First::Kept)
 }
 
 /// Puts what the volume of an agent's login has beside it where the sandbox has none.

@@ -125,7 +125,7 @@ pub use options::{
     SessionOptions, Task, Timeouts, Watcher,
 };
 pub use plan::PlanError;
-pub use ports::{PortsError, Unpublished};
+pub use ports::{PortsError, Unpublished, free_port};
 pub use preview::{Preview, Previewed, preview};
 pub use report::{Beside, Iteration, Kept, RunReport};
 pub use run::{check, interactive, run};

@@ -29,6 +29,8 @@ const MOST_READ: u64 = 64 << 10;
 const MOST: usize = 128;
 /// How long somebody inside may go on whose other side has said its last word.
 const LAST: Duration = Duration::from_mins(5);
+/// So many ports are tried for one that is free.
+const TRIED: usize = 100;
 /// After a connection could not be taken: descriptors may be free again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -57,6 +59,9 @@ pub struct Unpublished {
     pub port: NonZeroU16,
     /// In the system's words.
     pub why: String,
+    /// Somebody else listens there. Absent where an earlier build wrote it.
+    #[serde(default)]
+    pub is_taken: bool,
 }
 
 /// Those that a sandbox has. What a configuration says for all is left out where it cannot be.
@@ -96,6 +101,15 @@ pub(super) fn check_network(network: Option<NetworkKind>) -> Result<(), PortsErr
         Some(NetworkKind::Open) => Err(PortsError::Open),
         _ => Ok(()),
     }
+}
+
+/// The first port from this one on that could be published now, but for these. `None`: none of the next hundred.
+pub fn free_port(from: NonZeroU16, but: &[NonZeroU16]) -> Option<NonZeroU16> {
+    let ports = (from.get()..=u16::MAX).filter_map(NonZeroU16::new);
+    let is_free = |host: NonZeroU16| Doors::open(&[PublishedPort { host, inside: host }]).is_ok();
+    ports
+        .take(TRIED)
+        .find(|&port| !but.contains(&port) && is_free(port))
 }
 
 /// Listens at ports of this machine's loopback.
@@ -187,8 +201,11 @@ impl Published {
         let (mut doors, mut failed) = (Doors::default(), Vec::new());
         for one in ports {
             if let Err(PortsError::Taken { port, source }) = doors.add(*one) {
-                let why = source.to_string();
-                failed.push(Unpublished { port, why });
+                failed.push(Unpublished {
+                    port,
+                    why: source.to_string(),
+                    is_taken: source.kind() == io::ErrorKind::AddrInUse,
+                });
             }
         }
         let path = handle.state.join(UNPUBLISHED);
@@ -214,6 +231,7 @@ impl Published {
             let ended = all.iter().map(|&port| Unpublished {
                 port,
                 why: why.to_owned(),
+                is_taken: false,
             });
             // Where that cannot be written either there is nobody to tell.
             let _ = write(&path, &ended.collect::<Vec<_>>());

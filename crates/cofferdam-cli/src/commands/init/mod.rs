@@ -20,7 +20,7 @@ use self::choices::Chosen;
 use self::write::{Texts, is_text};
 use super::dev::directory;
 use super::here;
-use super::images::{self, OfRepository};
+use super::images::{self, For, OfRepository};
 use super::making::ProviderName;
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -142,7 +142,7 @@ pub(crate) async fn run(
         base_tag: "latest".to_owned(),
         trust: is_ours.then_some(source.digest),
     };
-    images::build_repository(&of, engine, environment, interrupt).await?;
+    images::build_repository(&of, engine, For::Anybody, environment, interrupt).await?;
     Ok(ExitCode::SUCCESS)
 }
 

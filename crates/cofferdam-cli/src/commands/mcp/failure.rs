@@ -59,7 +59,7 @@ impl From<CliError> for Failure {
             .map(|line| line.strip_prefix("hint: ").unwrap_or(line))
             .collect();
         let hints = hints.join("\n");
-        let next = if ["cofferdam ", "sudo ", "systemctl "]
+        let next = if ["cofferdam ", "sudo ", "systemctl ", "unset "]
             .iter()
             .any(|one| hints.contains(one))
         {

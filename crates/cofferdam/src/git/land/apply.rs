@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::index::{Changes, copy_index, remove_temporary};
 use super::journal::{Files, Move};
+use super::landing::to_be_stopped;
 use super::lock::IndexLock;
 use super::merge::{Merged, merge_tree};
 use super::orphans::await_orphans;
@@ -40,6 +41,16 @@ pub enum Applied {
     Half(String),
 }
 
+impl Applied {
+    /// As [`Landing::stop_first`](super::Landing::stop_first).
+    pub fn stop_first(&self) -> Option<&str> {
+        match self {
+            Self::InTheWay(why) => to_be_stopped(why),
+            Self::Nothing | Self::Done { .. } | Self::Conflict(_) | Self::Half(_) => None,
+        }
+    }
+}
+
 /// Why work is not there.
 enum Obstacle {
     /// Nothing was changed.
@@ -69,6 +80,16 @@ pub enum TakenBack {
     InTheWay(String),
     /// Some of it is still there.
     Half(String),
+}
+
+impl TakenBack {
+    /// As [`Landing::stop_first`](super::Landing::stop_first).
+    pub fn stop_first(&self) -> Option<&str> {
+        match self {
+            Self::InTheWay(why) => to_be_stopped(why),
+            Self::Nothing | Self::Done { .. } | Self::Committed | Self::Half(_) => None,
+        }
+    }
 }
 
 /// Merges `work` into what is checked out in `repo`, and brings index and files there. What the user changed or staged stays;

@@ -35,6 +35,13 @@ pub(crate) fn stop_first(names: &str) -> String {
     format!("{STOP}{names}{FIRST}")
 }
 
+/// The names in a reason that ends so.
+pub(super) fn to_be_stopped(why: &str) -> Option<&str> {
+    // A path stands before it, and no backquote is in a name.
+    let (_, names) = why.strip_suffix(FIRST)?.rsplit_once(STOP)?;
+    (!names.contains('`')).then_some(names)
+}
+
 const STOP: &str = "`cofferdam stop ";
 const FIRST: &str = "` first";
 /// What follows the branch's name where git did not move it.
@@ -87,9 +94,7 @@ impl Landing {
         let Self::Kept { why, .. } = self else {
             return None;
         };
-        // A path stands before it, and no backquote is in a name.
-        let (_, names) = why.strip_suffix(FIRST)?.rsplit_once(STOP)?;
-        (!names.contains('`')).then_some(names)
+        to_be_stopped(why)
     }
 
     /// Whether uncommitted work of the user's would be overwritten.

@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Kind;
-use super::find::Endpoint;
+use super::find::{Endpoint, From};
 use crate::sandbox::SandboxError;
 
 /// By what the kernel says.
@@ -40,7 +40,31 @@ pub(super) fn unreachable(endpoint: &Endpoint, error: &io::Error) -> SandboxErro
             format!("start it with `{start}`"),
         ),
     };
+    let hint = match elsewhere(endpoint) {
+        Some(served) if error.kind() != io::ErrorKind::PermissionDenied => served,
+        _ => hint,
+    };
     SandboxError::NoEngine { what, hint }
+}
+
+/// What to do where the caller has named another socket than the one that the machine's service has. `None`: they have not.
+fn elsewhere(endpoint: &Endpoint) -> Option<String> {
+    let From::Variable(name) = endpoint.from else {
+        return None;
+    };
+    let (own, usual) = endpoint.kind.sockets();
+    let socket = &endpoint.socket;
+    let is_own = socket.starts_with("/run/user") && socket.ends_with(own);
+    // `/var/run` is `/run`.
+    let is_usual = [Some(usual), usual.strip_prefix("/var")]
+        .into_iter()
+        .flatten()
+        .any(|usual| socket == Path::new(usual));
+    (!is_own && !is_usual).then(|| {
+        format!(
+            "{name} names that socket: start what serves it, or `unset {name}` for the usual one"
+        )
+    })
 }
 
 /// Somebody does, but not as an engine.
@@ -72,7 +96,6 @@ fn installed(kind: Kind) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::find::From;
     use super::*;
 
     /// One sentence that names the engine and the place, and the next step.
@@ -122,6 +145,15 @@ mod tests {
             what.ends_with("at /run/x.sock (DOCKER_HOST names it)"),
             "{what}"
         );
+        for (socket, is_served) in [("/run/x.sock", true), ("/run/docker.sock", false)] {
+            let endpoint = Endpoint {
+                kind: Kind::Docker,
+                socket: PathBuf::from(socket),
+                from: From::Variable("DOCKER_HOST"),
+            };
+            let hint = elsewhere(&endpoint).unwrap_or_default();
+            assert_eq!(hint.contains("`unset DOCKER_HOST`"), is_served, "{socket}");
+        }
         let (_, hint) = told(Kind::Docker, From::Usual, io::ErrorKind::PermissionDenied);
         assert!(hint.contains("usermod -aG docker"), "{hint}");
     }

@@ -5,7 +5,18 @@ use std::sync::Arc;
 
 use super::{Session, SessionError};
 use crate::agent::{self, AGENTS, AgentOptions, AgentProvider};
-use crate::session::login::{self, Login, LoginError};
+use crate::session::login::{self, First, Login, LoginError};
+
+/// Logins that programs inside have: the agents whose they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoginsTaken {
+    /// None was kept for these before.
+    pub first: Vec<String>,
+    /// Those of these are not kept: their user has forgotten one ([`forget_login`](crate::session::forget_login)), and has given none
+    /// since.
+    pub forgotten: Vec<String>,
+}
 
 impl Session {
     /// Copies in the logins that are kept, where the sandbox has none or older ones.
@@ -24,9 +35,9 @@ impl Session {
         Ok(())
     }
 
-    /// Keeps renewed logins, and the first one of an agent for which none is kept. Returns the agents whose first one it was.
-    pub async fn take_logins(&self) -> Result<Vec<String>, SessionError> {
-        let mut first = Vec::new();
+    /// Keeps renewed logins, and the first one of an agent for which none is kept.
+    pub async fn take_logins(&self) -> Result<LoginsTaken, SessionError> {
+        let mut all = LoginsTaken::default();
         for agent in agents() {
             let (home, cancel) = (&self.caller.home, &self.caller.cancel);
             let (sandbox, nothing) = (self.sandbox(), std::collections::BTreeMap::new());
@@ -34,15 +45,18 @@ impl Session {
                 Ok(Some(login)) => login
                     .take_back(sandbox, &nothing, cancel)
                     .await
-                    .map(|_| false),
+                    .map(|_| First::Nothing),
                 Ok(None) => login::keep_first(home, agent.as_ref(), sandbox, cancel).await,
                 Err(error) => Err(error),
             };
-            if taken.map_err(|source| self.no_login(source))? {
-                first.push(agent.name().to_owned());
+            let name = || agent.name().to_owned();
+            match taken.map_err(|source| self.no_login(source))? {
+                First::Nothing => {}
+                First::Kept => all.first.push(name()),
+                First::Forgotten => all.forgotten.push(name()),
             }
         }
-        Ok(first)
+        Ok(all)
     }
 
     fn no_login(&self, source: LoginError) -> SessionError {

@@ -1,10 +1,13 @@
 //! Ports of this machine that lead into a sandbox: from its next start on, or for as long as somebody wants it.
 
+use std::num::NonZeroU16;
+
 use tokio::task::JoinSet;
 
 use super::{Named, Session, SessionError, life};
+use crate::home::Home;
 use crate::published::PublishedPort;
-use crate::registry::{Reach, Record};
+use crate::registry::{self, Reach, Record};
 use crate::sandbox::{self, Ability};
 use crate::session::options::Caller;
 use crate::session::outlived::End;
@@ -51,6 +54,19 @@ impl Session {
             end,
         })
     }
+}
+
+/// The sandbox into which a port of this machine leads now, as far as one look tells. `None`: none of ours.
+pub fn leads_into(home: &Home, port: NonZeroU16) -> Option<Record> {
+    let entries = registry::list(home, None).ok()?.entries.into_iter();
+    let mut records = entries.map(|entry| entry.record);
+    records.find(|record| {
+        let state = home.sandbox(record.id);
+        let is_to_have = record.lives_on() && record.ports.iter().any(|one| one.host == port);
+        // One that came second has it no more than who asks.
+        let failed = || ports::unpublished(&state).unwrap_or_default();
+        is_to_have && sandbox::is_up(&state) && failed().iter().all(|one| one.port != port)
+    })
 }
 
 /// Has these ports of this machine's loopback lead into it, in the place of those that do, from its next start on. `configured`: as

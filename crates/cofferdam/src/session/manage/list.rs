@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::merge::still_has;
 use super::show::waits;
 use super::tips::{beside, refs_of, tips_at};
-use super::{ManageError, applying, orphan};
+use super::{ManageError, applying};
 use crate::git::discovery::Start;
 use crate::git::land::Landing;
 use crate::git::refs_at::RefsAt;
@@ -109,9 +109,6 @@ pub struct Summary {
     /// The checkout into which an `apply` from it was cut short.
     #[serde(serialize_with = "crate::path_json::optional")]
     pub applying: Option<PathBuf>,
-    /// Its end is by force alone: its repository is gone, and it runs or keeps work.
-    #[serde(skip)]
-    pub ends_by_force: bool,
     /// What it keeps for its user that did not land, and where, in words.
     pub kept: Option<String>,
     /// What is in the way where that is commits for another branch.
@@ -359,10 +356,6 @@ async fn summary(
         }
         _ => None,
     };
-    let directory = home.sandbox(record.id);
-    let ends_by_force = orphaned
-        && (lives_on || orphan::keeps_work(&record, &directory))
-        && !(lives_on && orphan::is_others(home, &record));
     Ok(Summary {
         id: record.id,
         kind: if record.dev.is_some() { "dev" } else { "task" },
@@ -386,7 +379,6 @@ async fn summary(
             None => kept,
         },
         applying: applying.filter(|_| !half_merged),
-        ends_by_force,
         landing: record.outcome.as_ref().map(|one| one.landing.clone()),
         beside,
         uncollected,
