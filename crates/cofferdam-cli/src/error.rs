@@ -537,6 +537,11 @@ fn manage_hint(error: &ManageError) -> Option<String> {
                  it; when nothing of it is needed: `cofferdam delete --force {name}`"
             ));
         }
+        ManageError::KeptWork { name, path } if path.extension().is_some_and(|it| it == "pack") => {
+            return Some(format!(
+                "where it was mended inside since, nothing of it is needed: `cofferdam delete --force {name}`; else copy that file first (`git unpack-objects` reads it)"
+            ));
+        }
         ManageError::UncommittedWork { name, .. } | ManageError::KeptWork { name, .. } => {
             return Some(format!(
                 "save what you need of it, then `cofferdam delete --force {name}`"

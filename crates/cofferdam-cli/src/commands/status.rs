@@ -376,6 +376,8 @@ fn in_memory(memory: GroupMemory) -> String {
 /// What came home last, and how long ago.
 fn landed(record: &Record) -> String {
     match (&record.landed, record.landed_at) {
+        // What a push brings is told by the branch itself.
+        (None, _) if record.shelf_branch().is_some() => "by `git push host` inside".to_owned(),
         (None, _) => "nothing yet".to_owned(),
         (Some(tip), None) => tip.short().to_owned(),
         (Some(tip), Some(at)) => {

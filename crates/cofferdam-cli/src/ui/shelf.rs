@@ -17,6 +17,13 @@ pub(crate) fn unpushed(one: &Unpushed, push: &str) -> String {
         Some(1) => ("is", "it"),
         _ => ("are", "them"),
     };
+    if one.diverged {
+        return format!(
+            "{what} on {branch} {are} only on the shelf, and {branch} has others here: merge those inside, after `cofferdam checkout {}` by `git merge host/{branch}`, \
+             then `{push}`",
+            shell_word(one.branch.as_str())
+        );
+    }
     format!("{what} on {branch} {are} only on the shelf: bring {them} home with `{push}`")
 }
 

@@ -83,7 +83,7 @@ impl fmt::Display for Refusal {
             ),
             Reason::Overwrites => (
                 "it would overwrite commits that are there already",
-                "take in what is there (`git pull --rebase`), or take a change back by `git revert`; then push without force",
+                "take in what is there (`git merge host/BRANCH` on the shelf, else `git pull --rebase`), or take a change back by `git revert`; then push without force",
             ),
         };
         writeln!(f, ": {why}\nhint: {instead}")?;

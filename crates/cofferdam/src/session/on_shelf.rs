@@ -11,4 +11,6 @@ pub struct Unpushed {
     pub commits: Option<usize>,
     /// What `git push host` is to be given.
     pub refspec: String,
+    /// The host's branch has commits that the shelf's has not: a push comes after a merge inside.
+    pub diverged: bool,
 }

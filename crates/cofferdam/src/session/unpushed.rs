@@ -19,16 +19,18 @@ use crate::names::BranchName;
 use crate::registry::Record;
 use crate::sandbox::native::jail::{self, JailOutput};
 
-/// Counts the commits that $1 has and the others have not, as far as those are there.
-const COUNT: &str = r#"tip=$1
-shift
+/// Counts the commits that $1 has and the others have not, as far as those are there, and says whether it has all of $2, if that is one.
+const COUNT: &str = r#"tip=$1 host=$2
+shift 2
 known=
 for one; do
     ! git cat-file -e "$one^{commit}" 2>/dev/null || known="$known ^$one"
 done
-exec git rev-list --count "$tip" $known"#;
-/// A number has fewer digits.
-const ANSWER: usize = 24;
+how=forward
+[ -z "$host" ] || git merge-base --is-ancestor "$host" "$tip" 2>/dev/null || how=diverged
+echo "$(git rev-list --count "$tip" $known) $how""#;
+/// A number and a word.
+const ANSWER: usize = 40;
 /// Who leaves waits for it.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Where pushes may make branches.
@@ -55,7 +57,8 @@ pub(super) async fn unpushed(
     let pushed = shelf::noted(home, record, List::Pushed).ok()?;
     let mut known = vec![record.base.clone(), repository.head.commit().clone()];
     known.extend(brought.commits(&branch).cloned());
-    known.extend(repository.resolve(&full, cancel).await.ok().flatten());
+    let at = repository.resolve(&full, cancel).await.ok().flatten();
+    known.extend(at.clone());
     let other: Option<BranchName> = format!("{OURS}{branch}").parse().ok();
     for commit in [Some(&branch), other.as_ref()]
         .into_iter()
@@ -70,13 +73,22 @@ pub(super) async fn unpushed(
     let reader = home
         .sandbox(record.id)
         .join(format!("shelf-reader-{}", std::process::id()));
-    let commits = count(repository, (files, &reader), &tip, &known, cancel).await;
+    let counted = count(
+        repository,
+        (files, &reader),
+        (&tip, at.as_ref()),
+        &known,
+        cancel,
+    )
+    .await;
     // What is left of it goes with the sandbox.
     let _ = fsx::remove_tree_or_file(&reader);
+    let (commits, diverged) = counted.unzip();
     if commits == Some(0) {
         return None;
     }
-    let refspec = if worktree::check_free(repository, &branch).is_ok() {
+    let is_free = worktree::check_free(repository, &branch).is_ok();
+    let refspec = if is_free {
         branch.to_string()
     } else {
         // What is checked out is never pushed to.
@@ -86,6 +98,7 @@ pub(super) async fn unpushed(
         branch,
         commits,
         refspec,
+        diverged: is_free && diverged == Some(true),
     })
 }
 
@@ -107,13 +120,15 @@ pub(super) async fn is_home(
 async fn count(
     repository: &Repository,
     (files, reader): (PathBuf, &Path),
-    tip: &Oid,
+    (tip, at): (&Oid, Option<&Oid>),
     known: &[Oid],
     cancel: &CancellationToken,
-) -> Option<usize> {
+) -> Option<(usize, bool)> {
     bare::make(repository, reader).ok()?;
-    let words = std::iter::once(tip).chain(known);
-    let words = words.map(|oid| OsString::from(oid.as_str()));
+    let words = [tip.as_str(), at.map_or("", Oid::as_str)].into_iter();
+    let words = words
+        .chain(known.iter().map(Oid::as_str))
+        .map(OsString::from);
     let objects: Objects = of_shelf(files);
     let request = objects.request(
         reader.to_owned(),
@@ -127,5 +142,7 @@ async fn count(
     if !done.exit.success() {
         return None;
     }
-    String::from_utf8(done.stdout).ok()?.trim_end().parse().ok()
+    let said = String::from_utf8(done.stdout).ok()?;
+    let (count, how) = said.trim_end().split_once(' ')?;
+    Some((count.parse().ok()?, how == "diverged"))
 }
