@@ -6,9 +6,12 @@ use clap::Args;
 use cofferdam::agent::{self, AgentOptions};
 use cofferdam::session::forget_login;
 
+use super::codex_config::gives_again;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::ui::output;
+
+const AGENT: &str = "claude-code";
 
 /// Forget the login of Claude Code that dev sandboxes and runs are given
 ///
@@ -18,7 +21,7 @@ use crate::ui::output;
 pub(crate) struct Arguments {}
 
 pub(crate) fn run(environment: &Environment) -> Result<ExitCode, CliError> {
-    let claude = agent::by_name("claude-code", AgentOptions::default())?;
+    let claude = agent::by_name(AGENT, AgentOptions::default())?;
     let (was_kept, copies) = forget_login(&environment.home, claude.as_ref())?;
     let good = "its tokens stay good until they are revoked at claude.ai";
     output::note(&match (was_kept, copies) {
@@ -28,8 +31,9 @@ pub(crate) fn run(environment: &Environment) -> Result<ExitCode, CliError> {
             format!("forgot the login of Claude Code, and {copies} of it in sandboxes; {good}\n")
         }
     });
-    output::note(
-        "no login that is made inside is kept until you give one: cofferdam run --login FILE\n",
-    );
+    output::note(&format!(
+        "one that is made in a sandbox is not kept until you give one with {}\n",
+        gives_again(AGENT)
+    ));
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use cofferdam::session::living::{self as lives, Collection};
 use cofferdam::session::manage::{self, DeleteOptions, SandboxRef, Was};
-use cofferdam::session::{Caller, Landing, SessionError, Unpushed};
+use cofferdam::session::{Caller, Landing, SessionError};
 use cofferdam::text::printable_line;
 
 use super::dev;
@@ -113,7 +113,7 @@ async fn delete(
     {
         output::note(&format!("note: {}\n", printable_line(&left)));
     }
-    let unpushed = living::unpushed(&target.name, environment, interrupt).await;
+    let shelf = only_on_the_shelf(&target.name, environment, interrupt).await;
     let lived = end(&target.name, options, environment, interrupt).await?;
     let ended = lived.map_or_else(String::new, living::with_programs);
     if let Some(one) = manage::bring_home(target, options).await? {
@@ -126,7 +126,7 @@ async fn delete(
         if one.ended {
             output::note(&format!("deleted {}{ended}\n", printable_line(&one.name)));
             in_the_trash(&one.name, &one.trash);
-            on_the_shelf(unpushed.as_ref());
+            on_the_shelf(&shelf);
             return Ok(());
         }
     }
@@ -140,7 +140,7 @@ async fn delete(
         ));
     }
     in_the_trash(deleted.name.as_str(), &deleted.trash);
-    on_the_shelf(unpushed.as_ref());
+    on_the_shelf(&shelf);
     if let Some(references) = &deleted.left_behind {
         output::note(&format!(
             "if its repository comes back, what came home there is below {references}: `cofferdam gc` puts it into the \
@@ -191,11 +191,33 @@ fn in_the_trash(name: &str, references: &[String]) {
     }
 }
 
+/// What is on its shelf alone, in lines.
+async fn only_on_the_shelf(
+    name: &str,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Vec<String> {
+    let caller = living::caller(environment, interrupt);
+    let Ok(Some(named)) = living::named_if_it_lives_on(name, &caller, environment).await else {
+        return Vec::new();
+    };
+    let unpushed = lives::unpushed(&caller, &named).await;
+    let mut lines: Vec<String> = unpushed
+        .iter()
+        .map(|one| shelf::unpushed(one, &shelf::push_anew(one)))
+        .collect();
+    if let Some(branch) = named.record().shelf_branch()
+        && let Some(files @ 1..) = lives::uncommitted_on_shelf(&caller, &named).await
+    {
+        lines.push(shelf::uncommitted(files, branch));
+    }
+    lines
+}
+
 /// Its shelf outlives it.
-fn on_the_shelf(unpushed: Option<&Unpushed>) {
-    if let Some(one) = unpushed {
-        let line = shelf::unpushed(one, &shelf::push_anew(one));
-        output::note(&format!("note: {}\n", from_here(&line)));
+fn on_the_shelf(lines: &[String]) {
+    for line in lines {
+        output::note(&format!("note: {}\n", from_here(line)));
     }
 }
 

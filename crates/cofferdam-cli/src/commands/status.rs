@@ -69,6 +69,8 @@ struct Status<'a> {
     changes: Option<bool>,
     /// What is committed on its branch on the shelf and on no branch here; nothing where nothing is.
     unpushed: Option<OnlyThere<'a>>,
+    /// How many files of that branch on the shelf are in no commit; nothing where it works in the checkout, or nobody can tell.
+    uncommitted_on_shelf: Option<usize>,
     mode: &'static str,
     /// Nothing where it is in no container.
     image: Option<&'a str>,
@@ -172,6 +174,8 @@ struct Told {
     uncollected: Option<bool>,
     changes: Option<bool>,
     unpushed: Option<Unpushed>,
+    /// So many files of its branch on the shelf are in no commit.
+    on_shelf: Option<usize>,
 }
 
 pub(crate) async fn run(
@@ -196,6 +200,7 @@ pub(crate) async fn run(
     let missing = !record.has_files(&environment.home);
     let uncollected = lives::uncollected(&caller, &named).await;
     let unpushed = lives::unpushed(&caller, &named).await;
+    let uncommitted = lives::uncommitted_on_shelf(&caller, &named).await;
     let changes = if missing {
         None
     } else {
@@ -221,6 +226,7 @@ pub(crate) async fn run(
     told.uncollected = uncollected;
     told.changes = changes;
     told.unpushed = unpushed;
+    told.on_shelf = uncommitted;
     if missing {
         told.state = Now::Of(State::Missing);
     }
@@ -268,6 +274,7 @@ impl Told {
             uncollected: None,
             changes: None,
             unpushed: None,
+            on_shelf: None,
         }
     }
 }
@@ -301,6 +308,7 @@ async fn asked(session: &Session) -> Result<Told, SessionError> {
         uncollected: None,
         changes: None,
         unpushed: None,
+        on_shelf: None,
     })
 }
 
@@ -412,6 +420,7 @@ fn told_as_json<'a>(
             branch: one.branch.as_str(),
             commits: one.commits,
         }),
+        uncommitted_on_shelf: told.on_shelf,
         mode: record.mode.as_str(),
         image: record.image.as_deref(),
         network: network(record),
@@ -530,6 +539,10 @@ fn render(
             push = format!("cofferdam start {name} && {push}");
         }
         let line = shelf::unpushed(one, &push);
+        lines.push(("shelf", from_here(&line).into_owned()));
+    }
+    if let (Some(branch), Some(files @ 1..)) = (record.shelf_branch(), told.on_shelf) {
+        let line = shelf::uncommitted(files, branch);
         lines.push(("shelf", from_here(&line).into_owned()));
     }
     if let Some(why) = held_back {

@@ -1,5 +1,6 @@
 //! What is only on the shelf, in words.
 
+use cofferdam::names::BranchName;
 use cofferdam::session::Unpushed;
 use cofferdam::text::printable_line;
 
@@ -25,6 +26,17 @@ pub(crate) fn unpushed(one: &Unpushed, push: &str) -> String {
         );
     }
     format!("{what} on {branch} {are} only on the shelf: bring {them} home with `{push}`")
+}
+
+/// Files on the shelf that are in no commit, and where one sees them.
+pub(crate) fn uncommitted(files: usize, branch: &BranchName) -> String {
+    let are = if files == 1 { "is" } else { "are" };
+    format!(
+        "{} of {} on the shelf {are} in no commit: see with `cofferdam shell --branch {}`",
+        human::plural(files, "file"),
+        printable_line(branch.as_str()),
+        shell_word(branch.as_str())
+    )
 }
 
 /// The command that brings what is only on the shelf to a branch of the host's, from a sandbox that runs.

@@ -90,8 +90,18 @@ fn codex_itself_hears_what_the_browser_brings() {
         skip!("port {PORT} of this machine is taken");
         return;
     }
-    let world = World::new(Program::Codex, []);
-    let mut login = world.on_a_terminal("codex -- login");
+    hears("codex", "codex -- login", World::new(Program::Codex, []));
+    for engine in with_image() {
+        let world = World::new(Program::Codex, []).with_engines();
+        let start = ["start", "--sandbox", engine, "--image", "cofferdam-base:small"];
+        world.cofferdam(&start).expect_code(0);
+        hears("dev", "codex -- login", world);
+    }
+}
+
+#[track_caller]
+fn hears(name: &str, command: &str, world: World) {
+    let mut login = world.on_a_terminal(command);
     let mut said = BufReader::new(login.stdout.take().unwrap());
     let mut state = String::new();
     while !state.contains("/oauth/authorize?") {
@@ -115,13 +125,13 @@ fn codex_itself_hears_what_the_browser_brings() {
         "{rest}"
     );
     assert_eq!(login.wait().unwrap().code(), Some(1), "{rest}");
-    let log = world.cofferdam(&["net", "log", "codex", "--json"]);
+    let log = world.cofferdam(&["net", "log", name, "--json"]);
     let log = log.expect_code(0).lines();
     let refused = log
         .iter()
         .any(|entry| entry["name"] == "auth.openai.com" && entry["verdict"] == "refused");
     assert!(refused, "{log:?}");
     world
-        .cofferdam(&["delete", "--force", "codex"])
+        .cofferdam(&["delete", "--force", name])
         .expect_code(0);
 }

@@ -42,13 +42,16 @@ fn a_repository_of_other_names_has_a_shelf() {
 fn pipes_on_the_shelf_hold_nobody_up() {
     let lives = Lives::new();
     let name = on_branch(&lives, "two");
-    let pipes = "cd /repo-shelf/repo/.git && rm -f shallow && for one in cofferdam/shallow cofferdam/all cofferdam/related cofferdam/begun-new; do mkfifo $one || exit 1; done";
+    let pipes = "cd /repo-shelf/repo/.git && rm -f shallow && for one in cofferdam/shallow cofferdam/all cofferdam/related cofferdam/begun-new; do mkfifo $one || exit 1; done; git config remote.host.pushurl /nowhere";
     lives.exec(&name, pipes).expect_code(0);
     let began = Instant::now();
     lives.cofferdam(&["checkout", "new"]).expect_code(0);
     assert!(began.elapsed() < Duration::from_secs(30));
     let seen = lives.exec(&name, "git -C /repo-shelf/worktrees/new log -1 --format=%s");
     assert_eq!(seen.expect_code(0).stdout, "start\n");
+    // Where a push goes is set right with it.
+    let push = format!("{COMMIT} inside && git push -q host two");
+    lives.exec(&name, &push).expect_code(0);
     lives
         .cofferdam(&["delete", "--force", &name])
         .expect_code(0);
@@ -155,9 +158,12 @@ fn a_shelf_with_work_is_not_removed_by_the_way() {
     lives
         .exec(&name, &format!("{COMMIT} inside; echo x > new"))
         .expect_code(0);
-    lives
-        .cofferdam(&["delete", "--force", &name])
-        .expect_code(0);
+    let status = lives.cofferdam(&["status", &name]).expect_code(0);
+    let line = "1 file of two on the shelf is in no commit: see with `cofferdam shell --branch two`";
+    assert!(status.stdout.contains(line), "{status}");
+    let deleted = lives.cofferdam(&["delete", "--force", &name]);
+    let deleted = deleted.expect_code(0);
+    assert!(deleted.stderr.contains(line), "{deleted}");
     let refused = remove(&[]).expect_code(1);
     let said = format!(
         "{shelf} has what is nowhere else: commits of two, 1 uncommitted file in worktrees/two"
@@ -187,6 +193,40 @@ fn a_shelf_with_work_is_not_removed_by_the_way() {
     let cleaned = lives.cofferdam(&["gc"]).expect_code(0);
     assert!(cleaned.stdout.contains("1 volume"), "{cleaned}");
     assert!(!volumes.join(".going-another").exists());
+}
+
+/// A branch that went on on both sides is told with the commands that bring both together.
+#[test]
+fn a_branch_that_went_on_on_both_sides_comes_home() {
+    let lives = Lives::new();
+    lives.git(&["branch", "two"]);
+    let name = on_branch(&lives, "two");
+    lives.git(&["switch", "-q", "two"]);
+    lives.git(&["commit", "-q", "--allow-empty", "-m", "on the host"]);
+    lives.git(&["switch", "-q", "main"]);
+    let left = lives
+        .exec(&name, &format!("{COMMIT} inside"))
+        .expect_code(0);
+    let said = "1 commit on two is only on the shelf, and two has others here: merge those inside, after `cofferdam checkout two` by `git merge host/two`, \
+                then `cofferdam exec dev-two -- git push host two`";
+    assert!(left.stderr.contains(said), "{left}");
+    lives
+        .exec(&name, "git push -q host two")
+        .expect_code(1);
+    lives.cofferdam(&["checkout", "two"]).expect_code(0);
+    lives
+        .exec(&name, "git merge -q --no-edit host/two")
+        .expect_code(0);
+    lives
+        .cofferdam(&["exec", "dev-two", "--", "git", "push", "host", "two"])
+        .expect_code(0);
+    let subjects = lives.git(&["log", "--format=%s", "two"]);
+    for subject in ["inside", "on the host"] {
+        assert!(subjects.lines().any(|one| one == subject), "{subjects}");
+    }
+    lives
+        .cofferdam(&["delete", "--force", &name])
+        .expect_code(0);
 }
 
 /// A login is what belongs to the login: nothing else of the file is kept for others, and forgotten it is kept no more.

@@ -43,6 +43,12 @@ fn show_run_says_what_is_asked_of_the_engine() {
                 .contains("start in /repo-shelf/worktrees/two\n"),
             "{shown}"
         );
+        for part in [
+            &format!("source={repository},target=/workspace/repository,"),
+            "target=/repo-shelf,",
+        ] {
+            assert!(shown.stdout.contains(part), "{part}: {shown}");
+        }
 
         // Nobody has brought that branch anywhere by asking.
         let shelf = world.environment.home().join(".cofferdam/volumes");
@@ -172,6 +178,8 @@ fn init_builds_what_it_wrote_and_shows_all_else() {
         } else {
             assert!(built.stderr.contains("cofferdam build-base"), "{built}");
         }
+        // Nobody was asked to read it first.
+        assert!(!built.stderr.contains("--trust"), "{built}");
         world.environment.write(".cofferdam/tool.sh", "true\n");
         let shown = world.cofferdam(&words).expect_code(1);
         assert!(shown.stderr.contains("tool.sh"), "{shown}");

@@ -6,22 +6,24 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::dev::SHELF;
+use super::dev::{self, SHELF};
 use super::options::Caller;
+use super::shelf;
 use super::unpushed::is_home;
 use crate::fsx::beneath;
 use crate::git::discovery::Start;
 use crate::git::private_clone::{self, PrivateRefs};
 use crate::git::{ObjectFormat, Repository};
-use crate::registry;
+use crate::registry::{self, Record};
 use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
 use crate::sandbox::{Access, Limits, Mount, MountSource};
 use crate::text::printable_bytes_line;
 use crate::volumes::Volume;
 
-/// How many changed files each working tree has, as git there says.
+/// How many changed files each working tree has, or the one that $2 names, as git there says.
 const CHANGED: &str = r#"cd "$1/worktrees" 2>/dev/null || exit 0
 for one in *; do
+    [ -z "$2" ] || [ "$one" = "$2" ] || continue
     [ -e "$one/.git" ] || continue
     count=$(git -C "$one" -c core.fsmonitor=false --no-optional-locks status --porcelain | wc -l)
     [ "$count" = 0 ] || echo "$count $one"
@@ -61,11 +63,25 @@ pub async fn only_there(caller: &Caller, volume: &Volume) -> Vec<String> {
         }
         None => found.push("branches that cannot be read".to_owned()),
     }
-    match changed(&files, caller).await {
-        Some(lines) => found.extend(lines),
+    match changed(&files, "", caller).await {
+        Some(changed) => found.extend(changed.into_iter().map(|(name, count)| {
+            let files = if count == 1 { "file" } else { "files" };
+            format!("{count} uncommitted {files} in worktrees/{name}")
+        })),
         None => found.push("working trees that git cannot look at".to_owned()),
     }
     found
+}
+
+/// How many files of the branch on which a sandbox lives are on the shelf in no commit. `None`: it lives in the checkout, or nobody can
+/// tell. The sandboxes' word. Bounded: 60 s.
+pub(super) async fn uncommitted_there(caller: &Caller, record: &Record) -> Option<usize> {
+    let branch = record.shelf_branch()?;
+    let files = shelf::of(&caller.home, record).ok()??.files();
+    let directory = dev::worktree(branch);
+    let name = directory.file_name()?.to_str()?;
+    let changed = changed(&files, name, caller).await?;
+    Some(changed.first().map_or(0, |(_, count)| *count))
 }
 
 async fn repository(caller: &Caller, top: Option<&Path>) -> Option<Repository> {
@@ -97,14 +113,15 @@ pub(super) fn git_directory(files: &Path) -> Option<GitDirectory> {
     opened.ok().map(GitDirectory)
 }
 
-async fn changed(files: &Path, caller: &Caller) -> Option<Vec<String>> {
+/// The names are safe for a terminal.
+async fn changed(files: &Path, only: &str, caller: &Caller) -> Option<Vec<(String, usize)>> {
     let request = JailRequest {
         mounts: vec![Mount {
             source: MountSource::Path(files.to_owned()),
             target: SHELF.into(),
             access: Access::ReadOnly,
         }],
-        arguments: ["/bin/sh", "-c", CHANGED, "sh", SHELF]
+        arguments: ["/bin/sh", "-c", CHANGED, "sh", SHELF, only]
             .map(OsString::from)
             .to_vec(),
         environment: BTreeMap::from([
@@ -127,10 +144,8 @@ async fn changed(files: &Path, caller: &Caller) -> Option<Vec<String>> {
     let lines = done.stdout.split(|&byte| byte == b'\n');
     let words = lines.filter_map(|line| {
         let at = line.iter().position(|&byte| byte == b' ')?;
-        let (count, name) = (str::from_utf8(&line[..at]).ok()?, &line[at + 1..]);
-        let files = if count == "1" { "file" } else { "files" };
-        let name = printable_bytes_line(name);
-        Some(format!("{count} uncommitted {files} in worktrees/{name}"))
+        let count = str::from_utf8(&line[..at]).ok()?.parse().ok()?;
+        Some((printable_bytes_line(&line[at + 1..]), count))
     });
     Some(words.collect())
 }

@@ -25,6 +25,7 @@ use crate::session::mode_reason::ModeReason;
 use crate::session::on_shelf::Unpushed;
 use crate::session::plan::error::PlanError;
 use crate::session::sync::SyncMode;
+use crate::session::only_there::uncommitted_there;
 use crate::session::unpushed::unpushed as unpushed_of;
 use crate::session::{as_root, guard, network, place, prepare, push, watched};
 use crate::wall::change::Change;
@@ -67,6 +68,12 @@ pub async fn uncollected(caller: &Caller, named: &Named) -> Option<bool> {
 pub async fn unpushed(caller: &Caller, named: &Named) -> Option<Unpushed> {
     let repo = named.repository(caller).await.ok()?;
     unpushed_of(&caller.home, repo, &named.record, &caller.cancel).await
+}
+
+/// How many files of a dev sandbox's branch are on the shelf in no commit; nothing where it lives in the checkout, or nobody can tell.
+/// Bounded: 60 s.
+pub async fn uncommitted_on_shelf(caller: &Caller, named: &Named) -> Option<usize> {
+    uncommitted_there(caller, &named.record).await
 }
 
 /// As [`condition`], of whichever sandbox it is.

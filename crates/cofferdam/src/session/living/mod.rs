@@ -44,7 +44,9 @@ pub use exec::{ProgramId, SessionExec};
 pub use files::AloneWithFiles;
 pub use follow::Followed;
 pub(super) use life::ask_with_memory;
-pub use life::{can_start, condition, make_from, start, uncollected, unpushed};
+pub use life::{
+    can_start, condition, make_from, start, uncollected, uncommitted_on_shelf, unpushed,
+};
 pub use logins::LoginsTaken;
 pub use patch::PatchError;
 pub use ports::{Forwarded, leads_into, publish};
