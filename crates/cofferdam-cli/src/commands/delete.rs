@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use cofferdam::session::living::{self as lives, Collection};
+use cofferdam::registry;
+use cofferdam::session::living::{self as lives, Collection, Named};
 use cofferdam::session::manage::{self, DeleteOptions, SandboxRef, Was};
 use cofferdam::session::{Caller, Landing, SessionError};
 use cofferdam::text::printable_line;
@@ -260,9 +261,29 @@ async fn end(
             lives::end(&caller, &named, &provider).await?;
         }
         Ok(_) if nothing_stays => {}
-        done => came_home(&done?, environment),
+        Ok(collection) => came_home(&collection, environment),
+        Err(error) => {
+            is_home_all_the_same(&caller, &named);
+            return Err(error.into());
+        }
     }
     Ok(Some(programs))
+}
+
+/// What came home before something failed has moved a branch of its user's.
+fn is_home_all_the_same(caller: &Caller, named: &Named) {
+    let now = registry::load(&caller.home, named.id());
+    if let Ok(now) = now
+        && now.landed != named.record().landed
+        && let Some(tip) = &now.landed
+    {
+        output::note(&format!(
+            "what was committed in {} is home: {} is at {}\n",
+            now.name,
+            printable_line(&now.branch_text()),
+            tip.short()
+        ));
+    }
 }
 
 /// What moved by it, and what did not. Everything else was told on the way, and that a sandbox goes on is not true any more.

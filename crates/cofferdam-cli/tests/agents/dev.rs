@@ -90,18 +90,18 @@ fn codex_itself_hears_what_the_browser_brings() {
         skip!("port {PORT} of this machine is taken");
         return;
     }
-    hears("codex", "codex -- login", World::new(Program::Codex, []));
+    hears("codex", &World::new(Program::Codex, []));
     for engine in with_image() {
         let world = World::new(Program::Codex, []).with_engines();
         let start = ["start", "--sandbox", engine, "--image", "cofferdam-base:small"];
         world.cofferdam(&start).expect_code(0);
-        hears("dev", "codex -- login", world);
+        hears("dev", &world);
     }
 }
 
 #[track_caller]
-fn hears(name: &str, command: &str, world: World) {
-    let mut login = world.on_a_terminal(command);
+fn hears(name: &str, world: &World) {
+    let mut login = world.on_a_terminal("codex -- login");
     let mut said = BufReader::new(login.stdout.take().unwrap());
     let mut state = String::new();
     while !state.contains("/oauth/authorize?") {

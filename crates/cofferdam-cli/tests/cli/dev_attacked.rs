@@ -229,6 +229,37 @@ fn a_branch_that_went_on_on_both_sides_comes_home() {
         .expect_code(0);
 }
 
+/// What a deletion brings home before it stops short has moved a branch: that is said. What to do with what did not pass is said, too.
+#[test]
+fn what_came_home_is_told_where_a_deletion_stops_short() {
+    let lives = Lives::new();
+    lives.cofferdam(&["start"]).expect_code(0);
+    lives.configure("protect: [ci]\n");
+    let bad = "mkdir ci && echo x > ci/a && git add ci && git commit -qm bad";
+    let refused = lives.exec("dev", bad).expect_code(0);
+    assert!(refused.stderr.contains("it is protected"), "{refused}");
+    lives
+        .exec("dev", "git reset -q --hard HEAD^; rm -rf ci")
+        .expect_code(0);
+    let commit = format!("{COMMIT} later");
+    let left = lives.cofferdam(&["exec", "--detach", "dev", "--", "sh", "-c", &commit]);
+    let id = left.expect_code(0).stdout.trim().to_owned();
+    lives
+        .cofferdam(&["logs", "--follow", "dev", &id])
+        .expect_code(0);
+    let short = lives.cofferdam(&["delete", "dev"]).expect_code(1);
+    let tip = lives.git(&["log", "-1", "--format=%h %s", "--abbrev=10"]);
+    let (tip, subject) = tip.trim().split_once(' ').unwrap();
+    assert_eq!(subject, "later");
+    let said = format!("what was committed in dev is home: main is at {tip}");
+    assert!(short.stderr.contains(&said), "{short}");
+    let hint = "where it was mended inside since, nothing of it is needed: `cofferdam delete --force dev`";
+    assert!(short.stderr.contains(hint), "{short}");
+    lives
+        .cofferdam(&["delete", "--force", "dev"])
+        .expect_code(0);
+}
+
 /// A login is what belongs to the login: nothing else of the file is kept for others, and forgotten it is kept no more.
 #[test]
 fn nothing_travels_with_a_login() {
