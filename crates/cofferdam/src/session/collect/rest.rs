@@ -111,7 +111,8 @@ macro_rules! index_of_left {
 macro_rules! add_left {
     () => {
         "everything() (unset GIT_LITERAL_PATHSPECS; git add --all --ignore-errors -- \"$@\")
-    if test -e \"$READER/gone\"; then git update-index -z --add --remove --stdin <\"$READER/gone\"; else false; fi ||
+    # Each git reads the whole index: none begins for nothing.
+    if test -e \"$READER/gone\"; then test ! -s \"$READER/gone\" || git update-index -z --add --remove --stdin <\"$READER/gone\"; else false; fi ||
         everything \"$@\" || failed=1
     if test -s \"$READER/add\"; then
         git add --all --force --ignore-errors --pathspec-from-file=\"$READER/add\" --pathspec-file-nul ||
@@ -140,7 +141,7 @@ macro_rules! drop_ignored {
         test -s \"$rules/.added\" || { rm -rf \"$rules\"; return 0; }
         # What a killed writer of ours left.
         grep -zE '(^|/)[.]cofferdam-sync-[0-9a-f]{16}$' \"$rules/.added\" >\"$rules/.ours\" || :
-        git update-index -z --force-remove --stdin <\"$rules/.ours\" || return 1
+        test ! -s \"$rules/.ours\" || git update-index -z --force-remove --stdin <\"$rules/.ours\" || return 1
         cp \"$rules/.added\" \"$rules/.up\"
         while test -s \"$rules/.up\"; do
             xargs -0 dirname -z -- <\"$rules/.up\" | sort -zu >\"$rules/.next\"
@@ -154,7 +155,8 @@ macro_rules! drop_ignored {
                 GIT_INDEX_FILE=\"$rules/.index\" git checkout-index --all --prefix=\"$rules/tree/\" || return 1
             (cd \"$rules/tree\" && unset GIT_LITERAL_PATHSPECS &&
                 GIT_DIR=$READER GIT_WORK_TREE=$rules/tree git check-ignore -z --no-index --stdin <\"$rules/.added\" >\"$rules/.drop\")
-            test $? -le 1 && git update-index -z --force-remove --stdin <\"$rules/.drop\" || return 1
+            test $? -le 1 || return 1
+            test ! -s \"$rules/.drop\" || git update-index -z --force-remove --stdin <\"$rules/.drop\" || return 1
         fi
         rm -rf \"$rules\"
     }
