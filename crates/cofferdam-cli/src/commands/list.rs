@@ -163,7 +163,9 @@ pub(super) fn waiting(found: &[Summary], all: bool) -> String {
                 ),
             };
         }
-        if let Some(line) = summary::beside(&one.beside, &there) {
+        let lives = one.kind == "dev" && !one.on_branch && one.lives_on;
+        let lives = lives.then(|| (one.name.as_str(), one.branch.as_str()));
+        if let Some(line) = summary::beside(&one.beside, &there, lives) {
             let _ = writeln!(out, "{}: {line}", one.name);
         }
         if left(one) {

@@ -437,8 +437,11 @@ pub(super) fn only_on_the_shelf(name: &str, one: &Unpushed) {
 }
 
 /// Says where commits are that are on no branch.
-pub(super) fn kept_beside(references: &[String]) {
-    if let Some(line) = summary::beside(references, "") {
+pub(super) fn kept_beside(record: &Record, references: &[String]) {
+    let branch = record.branch_text();
+    let lives = record.dev.is_some() && record.shelf_branch().is_none();
+    let lives = lives.then(|| (record.name.as_str(), branch.as_str()));
+    if let Some(line) = summary::beside(references, "", lives) {
         output::note(&format!("note: {line}\n"));
     }
 }

@@ -270,16 +270,28 @@ pub(crate) fn after_landing(stays: Option<&Stays>, name: &str, colour: bool) -> 
 }
 
 /// Where commits are that are on no branch, and what takes them. `there`: the option for git, with a space before it, where
-/// the command does not stand in their repository.
-pub(crate) fn beside(references: &[String], there: &str) -> Option<String> {
+/// the command does not stand in their repository. `lives`: a sandbox in the checkout and the branch that is checked out there: files of
+/// another one lie in the checkout for as long as that is checked out inside.
+pub(crate) fn beside(
+    references: &[String],
+    there: &str,
+    lives: Option<(&str, &str)>,
+) -> Option<String> {
     let first = shell_word(references.first()?);
     let more = match references.len() - 1 {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     let take = take(references, there)?;
+    let before = lives.map_or_else(String::new, |(name, branch)| {
+        format!(
+            ", once `cofferdam exec {} -- git switch {}` has taken their files out of the checkout",
+            shell_word(name),
+            shell_word(branch)
+        )
+    });
     Some(format!(
-        "commits that are not on its branch are at {first}{more}: {take}"
+        "commits that are not on its branch are at {first}{more}: {take}{before}"
     ))
 }
 
