@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use cofferdam::git::Oid;
 use cofferdam::names::SandboxId;
-use cofferdam::registry::RegistryError;
+use cofferdam::registry::{Record, RegistryError};
 use cofferdam::session::living::{self, Collection, Condition, Named};
 use cofferdam::session::manage::{self, Rest, Shown, State};
 use cofferdam::session::{Beside, Caller, Landing, Session, SessionError, Unpushed};

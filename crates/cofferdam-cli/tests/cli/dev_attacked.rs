@@ -260,6 +260,36 @@ fn what_came_home_is_told_where_a_deletion_stops_short() {
         .expect_code(0);
 }
 
+/// A branch that was made in the checkout comes home beside it, and what is printed brings it to the branch that is checked out.
+#[test]
+fn a_branch_made_in_the_checkout_is_merged_as_printed() {
+    let lives = Lives::new();
+    lives.cofferdam(&["start"]).expect_code(0);
+    lives
+        .exec("dev", &format!("{COMMIT} landed"))
+        .expect_code(0);
+    let branch = "git switch -qc five && echo five > five && git add five && git commit -qm five";
+    lives.exec("dev", branch).expect_code(0);
+    let listed = lives.cofferdam(&["list"]).expect_code(0);
+    let said = ", once `cofferdam exec dev -- git switch main` has taken their files out of the checkout";
+    let text = format!("{}{}", listed.stdout, listed.stderr);
+    assert!(text.contains(said), "{text}");
+    let (_, merge) = text.split_once("take them with `git ").unwrap();
+    let (merge, _) = merge.split_once('`').unwrap();
+    lives
+        .cofferdam(&["exec", "dev", "--", "git", "switch", "-q", "main"])
+        .expect_code(0);
+    assert!(!lives.repository().join("five").exists());
+    let words: Vec<&str> = merge.split(' ').collect();
+    lives.git(&words);
+    assert_eq!(lives.read("five"), "five\n");
+    let seen = lives.exec("dev", "cat five; git log -1 --format=%s").expect_code(0);
+    assert_eq!(seen.stdout, "five\nfive\n");
+    lives
+        .cofferdam(&["delete", "--force", "dev"])
+        .expect_code(0);
+}
+
 /// A login is what belongs to the login: nothing else of the file is kept for others, and forgotten it is kept no more.
 #[test]
 fn nothing_travels_with_a_login() {
