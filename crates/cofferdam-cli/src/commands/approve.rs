@@ -13,7 +13,7 @@ use cofferdam::text::printable_line;
 use cofferdam::wall::allowed::Scope;
 
 use super::allow::{begin, patiently};
-use super::dev;
+use super::dev_sandboxes;
 use super::here::repository;
 use crate::environment::Environment;
 use crate::error::CliError;
@@ -117,7 +117,10 @@ pub(crate) async fn run(
     let change = begin(environment, interrupt).await?;
     let mut others = before.symmetric_difference(&lines);
     let opens_otherwise = others.any(|line| key(line) == RULES);
-    let told = when(lines.difference(&before), &dev::of_checkout(home, &top)?);
+    let told = when(
+        lines.difference(&before),
+        &dev_sandboxes::of_checkout(home, &top)?,
+    );
     let count = lines.len();
     approvals::approve(home, &top, lines).map_err(|error| unapproved(&error))?;
     output::note(&format!("approved: {}\n{told}", plural(count, "line")));

@@ -8,7 +8,7 @@ use super::agent_program::{self, Opened, Program};
 use crate::environment::Environment;
 use crate::error::CliError;
 
-const PROGRAM: Program = Program {
+pub(super) const PROGRAM: Program = Program {
     name: "claude",
     shown: "Claude Code",
     agent: "claude-code",

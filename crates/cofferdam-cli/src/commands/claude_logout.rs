@@ -6,12 +6,11 @@ use clap::Args;
 use cofferdam::agent::{self, AgentOptions};
 use cofferdam::session::forget_login;
 
+use super::claude::PROGRAM;
 use super::codex_config::gives_again;
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::ui::output;
-
-const AGENT: &str = "claude-code";
 
 /// Forget the login of Claude Code that dev sandboxes and runs are given
 ///
@@ -21,7 +20,7 @@ const AGENT: &str = "claude-code";
 pub(crate) struct Arguments {}
 
 pub(crate) fn run(environment: &Environment) -> Result<ExitCode, CliError> {
-    let claude = agent::by_name(AGENT, AgentOptions::default())?;
+    let claude = agent::by_name(PROGRAM.agent, AgentOptions::default())?;
     let (was_kept, copies) = forget_login(&environment.home, claude.as_ref())?;
     let good = "its tokens stay good until they are revoked at claude.ai";
     output::note(&match (was_kept, copies) {
@@ -33,7 +32,7 @@ pub(crate) fn run(environment: &Environment) -> Result<ExitCode, CliError> {
     });
     output::note(&format!(
         "one that is made in a sandbox is not kept until you give one with {}\n",
-        gives_again(AGENT)
+        gives_again(PROGRAM.agent)
     ));
     Ok(ExitCode::SUCCESS)
 }

@@ -17,7 +17,7 @@ use cofferdam::session::{Caller, Landing, Session, SessionError, SessionOptions,
 
 use self::build::{Asked, built};
 pub(super) use self::meant::{
-    Meant, Unsaid, are_here, by_path, directory, meant, of_checkout, sandboxes, there, unsaid,
+    Meant, Unsaid, are_here, by_path, directory, meant, sandboxes, there, unsaid,
 };
 use super::defaults::Defaults;
 use super::making::{self, DevOptions, Sandbox, Strategy};
@@ -341,17 +341,6 @@ impl Ports {
     ) -> Result<(), SessionError> {
         lives::publish(caller, named, &self.all, self.configured).await
     }
-}
-
-/// A command that means this one by its checkout and its branch, as it is given from here.
-pub(super) fn command(words: &str, record: &Record, environment: &Environment) -> String {
-    let branch = branch_option(record.shelf_branch());
-    let checkout = if record.repository == environment.top() {
-        String::new()
-    } else {
-        format!(" {}", shell_word(&record.repository))
-    };
-    format!("cofferdam {words}{branch}{checkout}")
 }
 
 /// What a dev sandbox is for, in words.

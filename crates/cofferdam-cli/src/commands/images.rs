@@ -12,7 +12,7 @@ use cofferdam::registry::Record;
 use cofferdam::sandbox::engine::{self, Engine, EngineOptions, Kind};
 use cofferdam::text::printable;
 
-use super::{dev, here};
+use super::{dev_sandboxes, here};
 use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
@@ -154,7 +154,7 @@ pub(super) async fn tell_changed(record: &Record, environment: &Environment) {
         && source.has_changed_since(&built)
     {
         let build = match &record.dev {
-            Some(_) => dev::command("restart --build", record, environment),
+            Some(_) => dev_sandboxes::command("restart --build", record, environment),
             None => format!("cofferdam build --sandbox {}", kind.name()),
         };
         output::note(&format!(
@@ -228,14 +228,14 @@ fn next(
     kind: Kind,
     environment: &Environment,
 ) -> Result<String, CliError> {
-    let mut all = dev::of_checkout(&environment.home, &repository.top)?;
+    let mut all = dev_sandboxes::of_checkout(&environment.home, &repository.top)?;
     all.retain(|one| one.provider == kind.name());
     // That of what is checked out before those of branches.
     let first = all.iter().min_by_key(|one| one.shelf_branch().is_some());
     Ok(match first {
         Some(one) => format!(
             "next: {} (makes {} anew from it; this repository's new sandboxes take it by themselves)\n",
-            dev::command("restart --build", one, environment),
+            dev_sandboxes::command("restart --build", one, environment),
             one.name
         ),
         None => format!(

@@ -23,6 +23,7 @@ mod defaults;
 pub(crate) mod delete;
 pub(crate) mod demo;
 mod dev;
+mod dev_sandboxes;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod engines;

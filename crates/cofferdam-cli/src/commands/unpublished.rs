@@ -6,7 +6,7 @@ use cofferdam::registry::Record;
 use cofferdam::session::living as lives;
 use cofferdam::session::{Session, SessionError, Unpublished, free_port};
 
-use super::dev;
+use super::dev_sandboxes;
 use crate::environment::Environment;
 use crate::ui::shell::shell_word;
 use crate::ui::{facts, output};
@@ -76,7 +76,7 @@ fn next(record: &Record, unpublished: &[Unpublished], environment: &Environment)
     if !has_others {
         return again;
     }
-    let start = dev::command(&words, record, environment);
+    let start = dev_sandboxes::command(&words, record, environment);
     format!("cofferdam stop {it} && {start}   # or end what has the port, then: {again}")
 }
 

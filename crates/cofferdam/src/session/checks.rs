@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use super::check_plan::CheckPlan;
-use super::configured::effective;
+use super::configured::{effective, limits_of};
 use super::discard::discard;
 use super::emitter::Emitter;
 use super::error::RunErrorKind;
@@ -24,7 +24,7 @@ use super::options::{Caller, SessionOptions};
 use super::passed::Passed;
 use super::plan::{self, Plan, PlanError};
 use super::prepare::{self, Making};
-use crate::config::{Check, Merged, Setting, words};
+use crate::config::{Check, words};
 use crate::fsx::Context;
 use crate::git::land::{CHECKS_CANCELLED, UNCHECKED};
 use crate::git::{Oid, Repository};
@@ -336,20 +336,6 @@ impl FailedCheck {
         let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         heard.clone()
     }
-}
-
-/// Those that the configuration has for every sandbox.
-pub(super) fn limits_of(config: &Merged) -> Limits {
-    let mut limits = Limits::default();
-    for one in config.settings.values() {
-        match one.value {
-            Setting::Memory(bytes) => limits.memory = Some(bytes),
-            Setting::Cpus(cpus) => limits.cpus = Some(cpus.get()),
-            Setting::Processes(number) => limits.processes = Some(number),
-            _ => {}
-        }
-    }
-    limits
 }
 
 /// Why commits are not merged.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use super::options::Caller;
-use crate::config::{self, Effective, Merged, Source};
+use crate::config::{self, Effective, Merged, Setting, Source};
 use crate::names::RepoPath;
+use crate::sandbox::Limits;
 
 /// Read anew each time.
 pub(super) async fn effective(caller: &Caller, top: &RepoPath) -> Effective {
@@ -24,4 +25,18 @@ pub(super) fn plain(config: &Merged) -> BTreeMap<OsString, OsString> {
     let mut variables = crate::sync::variables(config, &BTreeMap::new());
     variables.retain(|name, _| own(name));
     variables
+}
+
+/// Those that the configuration has for every sandbox.
+pub(super) fn limits_of(config: &Merged) -> Limits {
+    let mut limits = Limits::default();
+    for one in config.settings.values() {
+        match one.value {
+            Setting::Memory(bytes) => limits.memory = Some(bytes),
+            Setting::Cpus(cpus) => limits.cpus = Some(cpus.get()),
+            Setting::Processes(number) => limits.processes = Some(number),
+            _ => {}
+        }
+    }
+    limits
 }

@@ -82,6 +82,7 @@ mod runlog;
 mod set_up;
 mod shared;
 mod shelf;
+mod shelf_git;
 mod shells;
 mod show_run;
 mod standing;

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::dev::{self, SHELF};
 use super::options::Caller;
 use super::shelf;
+use super::shelf_git::git_directory;
 use super::unpushed::is_home;
-use crate::fsx::beneath;
 use crate::git::discovery::Start;
 use crate::git::private_clone::{self, PrivateRefs};
 use crate::git::{ObjectFormat, Repository};
@@ -95,22 +94,6 @@ async fn repository(caller: &Caller, top: Option<&Path>) -> Option<Repository> {
 fn refs(files: &Path, format: ObjectFormat) -> Option<PrivateRefs> {
     let git = git_directory(files)?;
     private_clone::read_refs(&git.place(), format, None).ok()
-}
-
-/// The git directory of a shelf, wherever programs inside have meanwhile put something else.
-pub(super) struct GitDirectory(std::os::fd::OwnedFd);
-
-impl GitDirectory {
-    /// Counts while this lives.
-    pub(super) fn place(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
-    }
-}
-
-pub(super) fn git_directory(files: &Path) -> Option<GitDirectory> {
-    let root = beneath::root(files).ok()?;
-    let opened = beneath::directory(root, Path::new("repo/.git"));
-    opened.ok().map(GitDirectory)
 }
 
 /// The names are safe for a terminal.

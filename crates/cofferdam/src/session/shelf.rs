@@ -6,8 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::checks;
-use super::configured::effective;
+use super::configured::{effective, limits_of};
 use super::dev::{self, SHELF};
 use super::options::Caller;
 use crate::fsx::{self, FileError, lock};
@@ -195,7 +194,7 @@ pub async fn provision(
     };
     // What a sandbox has said to git there runs too: it gets no more than a sandbox.
     let config = effective(caller, &repository.top).await.config;
-    let memory = checks::limits_of(&config).memory;
+    let memory = limits_of(&config).memory;
     let done = match jail::run(request(memory), &caller.cancel).await {
         // Where nobody can limit it here, an engine may have done so for the sandbox itself.
         Err(SandboxError::Unable { .. }) if memory.is_some() => {

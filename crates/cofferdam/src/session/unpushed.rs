@@ -8,9 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::jailed::Objects;
 use super::on_shelf::Unpushed;
-use super::only_there::git_directory;
+
 use super::push::of_shelf;
 use super::shelf::{self, List};
+use super::shelf_git::git_directory;
 use crate::fsx;
 use crate::git::private_clone;
 use crate::git::{Oid, Repository, bare, worktree};

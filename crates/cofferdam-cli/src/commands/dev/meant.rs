@@ -10,6 +10,7 @@ use cofferdam::session::living::Named;
 use cofferdam::session::{Caller, SessionError};
 
 use super::{Build, Places, Which};
+use crate::commands::dev_sandboxes::of_checkout;
 use crate::commands::here::{self, is_path, is_plainly_a_path};
 use crate::commands::living;
 use crate::commands::making::DevOptions;
@@ -127,19 +128,6 @@ pub(in crate::commands) async fn sandboxes(
     };
     let names = vec![named.id().to_string()];
     Ok(living::Sandboxes { names })
-}
-
-/// All that a checkout has.
-pub(in crate::commands) fn of_checkout(
-    home: &Home,
-    top: &RepoPath,
-) -> Result<Vec<Record>, RegistryError> {
-    let listing = registry::list(home, Some(top))?;
-    let records = listing.entries.into_iter().map(|entry| entry.record);
-    let is_its = |record: &Record| {
-        record.dev.is_some() && record.repository == top.as_path() && record.is_there()
-    };
-    Ok(records.filter(is_its).collect())
 }
 
 /// Which is meant where nobody says.
