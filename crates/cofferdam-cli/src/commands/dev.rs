@@ -27,7 +27,7 @@ use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::again::{self, Again};
 use crate::ui::from_here::from_here;
-use crate::ui::shell::{branch_option, shell_word};
+use crate::ui::shell::shell_word;
 use crate::ui::style::{self, paint};
 use crate::ui::{output, summary};
 

@@ -395,7 +395,7 @@ pub(super) fn not_in_it<T>(name: &str, shown: &Shown<T>, refreshed: Option<&Coll
             printable_line(why)
         ));
     }
-    kept_beside(&shown.beside);
+    kept_beside(None, &shown.beside);
     if let Some(one) = &shown.unpushed {
         only_on_the_shelf(name, one);
     }
@@ -437,10 +437,11 @@ pub(super) fn only_on_the_shelf(name: &str, one: &Unpushed) {
 }
 
 /// Says where commits are that are on no branch.
-pub(super) fn kept_beside(record: &Record, references: &[String]) {
-    let branch = record.branch_text();
-    let lives = record.dev.is_some() && record.shelf_branch().is_none();
-    let lives = lives.then(|| (record.name.as_str(), branch.as_str()));
+pub(super) fn kept_beside(record: Option<&Record>, references: &[String]) {
+    let in_checkout = |one: &&Record| one.dev.is_some() && one.shelf_branch().is_none();
+    let lives = record.filter(in_checkout);
+    let lives = lives.map(|one| (one.name.to_string(), one.branch_text()));
+    let lives = (lives.as_ref()).map(|(name, branch)| (name.as_str(), branch.as_str()));
     if let Some(line) = summary::beside(references, "", lives) {
         output::note(&format!("note: {line}\n"));
     }

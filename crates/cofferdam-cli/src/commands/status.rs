@@ -248,7 +248,7 @@ pub(crate) async fn run(
         render(&record, &told, (&commits, held_back.as_ref()), environment)
     })?;
     if !arguments.json {
-        living::kept_beside(&record, &beside);
+        living::kept_beside(Some(&record), &beside);
     }
     if told.state == Now::OtherVersion {
         let name = &record.name;

@@ -9,7 +9,7 @@ use cofferdam::sandbox::engine::Kind;
 use cofferdam::sandbox::native::{self, Found, Host};
 use cofferdam::sandbox::{HostProgram, ProgramFault};
 
-use super::dev;
+use super::dev_sandboxes;
 use super::doctor::agents::elsewhere;
 use crate::environment::Environment;
 use crate::ui::shell::shell_word;
@@ -201,9 +201,9 @@ fn in_a_dev_sandbox(record: &Record, environment: &Environment) -> String {
         let checkout = shell_word(&record.repository);
         format!("add it to .cofferdam/Dockerfile, which `cofferdam init {checkout}` writes")
     };
-    let build = dev::command("restart --build", record, environment);
+    let build = dev_sandboxes::command("restart --build", record, environment);
     let start = format!("start --sandbox {} --image IMAGE", record.provider);
-    let start = dev::command(&start, record, environment);
+    let start = dev_sandboxes::command(&start, record, environment);
     format!(
         "{recipe}, then `{build}`; or make it anew from another image: `cofferdam delete {} && {start}`",
         record.name

@@ -259,7 +259,7 @@ pub(crate) fn after_landing(stays: Option<&Stays>, name: &str, colour: bool) -> 
             )
         }
         Some(Stays::Beside(references)) => {
-            let beside = beside(references, "").map_or_else(String::new, |line| line + "\n");
+            let beside = beside(references, "", None).map_or_else(String::new, |line| line + "\n");
             format!(
                 "the sandbox stays, as there is more of it than this branch has\n{beside}\
                  when nothing of it is needed: cofferdam delete {name}\n"

@@ -93,7 +93,13 @@ fn codex_itself_hears_what_the_browser_brings() {
     hears("codex", &World::new(Program::Codex, []));
     for engine in with_image() {
         let world = World::new(Program::Codex, []).with_engines();
-        let start = ["start", "--sandbox", engine, "--image", "cofferdam-base:small"];
+        let start = [
+            "start",
+            "--sandbox",
+            engine,
+            "--image",
+            "cofferdam-base:small",
+        ];
         world.cofferdam(&start).expect_code(0);
         hears("dev", &world);
     }
@@ -131,7 +137,5 @@ fn hears(name: &str, world: &World) {
         .iter()
         .any(|entry| entry["name"] == "auth.openai.com" && entry["verdict"] == "refused");
     assert!(refused, "{log:?}");
-    world
-        .cofferdam(&["delete", "--force", name])
-        .expect_code(0);
+    world.cofferdam(&["delete", "--force", name]).expect_code(0);
 }

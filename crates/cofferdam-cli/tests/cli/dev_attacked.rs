@@ -159,7 +159,8 @@ fn a_shelf_with_work_is_not_removed_by_the_way() {
         .exec(&name, &format!("{COMMIT} inside; echo x > new"))
         .expect_code(0);
     let status = lives.cofferdam(&["status", &name]).expect_code(0);
-    let line = "1 file of two on the shelf is in no commit: see with `cofferdam shell --branch two`";
+    let line =
+        "1 file of two on the shelf is in no commit: see with `cofferdam shell --branch two`";
     assert!(status.stdout.contains(line), "{status}");
     let deleted = lives.cofferdam(&["delete", "--force", &name]);
     let deleted = deleted.expect_code(0);
@@ -210,9 +211,7 @@ fn a_branch_that_went_on_on_both_sides_comes_home() {
     let said = "1 commit on two is only on the shelf, and two has others here: merge those inside, after `cofferdam checkout two` by `git merge host/two`, \
                 then `cofferdam exec dev-two -- git push host two`";
     assert!(left.stderr.contains(said), "{left}");
-    lives
-        .exec(&name, "git push -q host two")
-        .expect_code(1);
+    lives.exec(&name, "git push -q host two").expect_code(1);
     lives.cofferdam(&["checkout", "two"]).expect_code(0);
     lives
         .exec(&name, "git merge -q --no-edit host/two")
@@ -253,7 +252,8 @@ fn what_came_home_is_told_where_a_deletion_stops_short() {
     assert_eq!(subject, "later");
     let said = format!("what was committed in dev is home: main is at {tip}");
     assert!(short.stderr.contains(&said), "{short}");
-    let hint = "where it was mended inside since, nothing of it is needed: `cofferdam delete --force dev`";
+    let hint =
+        "where it was mended inside since, nothing of it is needed: `cofferdam delete --force dev`";
     assert!(short.stderr.contains(hint), "{short}");
     lives
         .cofferdam(&["delete", "--force", "dev"])
@@ -271,7 +271,8 @@ fn a_branch_made_in_the_checkout_is_merged_as_printed() {
     let branch = "git switch -qc five && echo five > five && git add five && git commit -qm five";
     lives.exec("dev", branch).expect_code(0);
     let listed = lives.cofferdam(&["list"]).expect_code(0);
-    let said = ", once `cofferdam exec dev -- git switch main` has taken their files out of the checkout";
+    let said =
+        ", once `cofferdam exec dev -- git switch main` has taken their files out of the checkout";
     let text = format!("{}{}", listed.stdout, listed.stderr);
     assert!(text.contains(said), "{text}");
     let (_, merge) = text.split_once("take them with `git ").unwrap();
@@ -283,7 +284,9 @@ fn a_branch_made_in_the_checkout_is_merged_as_printed() {
     let words: Vec<&str> = merge.split(' ').collect();
     lives.git(&words);
     assert_eq!(lives.read("five"), "five\n");
-    let seen = lives.exec("dev", "cat five; git log -1 --format=%s").expect_code(0);
+    let seen = lives
+        .exec("dev", "cat five; git log -1 --format=%s")
+        .expect_code(0);
     assert_eq!(seen.stdout, "five\nfive\n");
     lives
         .cofferdam(&["delete", "--force", "dev"])

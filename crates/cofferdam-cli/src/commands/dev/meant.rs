@@ -3,9 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use cofferdam::home::Home;
-use cofferdam::names::{RepoPath, Slug};
-use cofferdam::registry::{self, Record, RegistryError};
+use cofferdam::names::Slug;
 use cofferdam::session::living::Named;
 use cofferdam::session::{Caller, SessionError};
 
