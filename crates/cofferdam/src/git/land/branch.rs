@@ -38,6 +38,8 @@ impl<'a> Expected<'a> {
 const PAUSE: Duration = Duration::from_millis(10);
 /// So long is waited for it: who writes the message of a commit has the index for as long.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// A git that has had the index for longer goes nowhere soon.
+const RECENT: Duration = Duration::from_secs(60);
 /// The last lines of a log of HEAD are no longer.
 const LAST: u64 = 64 << 10;
 
@@ -45,7 +47,9 @@ const LAST: u64 = 64 << 10;
 async fn stands_still(worktrees: &[Worktree], cancel: &CancellationToken) -> bool {
     let is_busy = |one: &Worktree| {
         let lock = one.git_dir.as_ref().map(|dir| dir.join("index.lock"));
-        lock.is_some_and(|lock| lock.symlink_metadata().is_ok())
+        let since = lock.and_then(|lock| lock.symlink_metadata().ok()?.modified().ok());
+        // One that is older was left behind, or is a commit's whose message is being written.
+        since.is_some_and(|since| since.elapsed().is_ok_and(|age| age < RECENT))
     };
     let began = Instant::now();
     let mut was_busy = false;
