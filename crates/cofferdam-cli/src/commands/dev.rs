@@ -143,7 +143,8 @@ pub(super) async fn up(up: Up<'_>, interrupt: &Interrupt) -> Result<(Session, Ca
     } else {
         let ports = Ports::chosen(given, &defaults);
         let session = made(of, (sandbox, ports), &caller, environment).await?;
-        tell_left_behind(&repository, &caller).await?;
+        // Whatever is wrong there is nothing of this one's.
+        let _ = tell_left_behind(&repository, &caller).await;
         (session, Came::Made)
     };
     drop(turn);

@@ -88,7 +88,10 @@ async fn named(
             Err(SessionError::Ended { .. }) => {
                 living::revived(name, &caller, environment).await?;
             }
-            Err(error @ SessionError::Registry(RegistryError::Unknown { .. })) => {
+            // Of several each is told by itself.
+            Err(error @ SessionError::Registry(RegistryError::Unknown { .. }))
+                if sandboxes.names.len() == 1 =>
+            {
                 return Err(called::unknown("start", name, error, environment, interrupt).await);
             }
             // Whatever else is wrong is said by who starts it.

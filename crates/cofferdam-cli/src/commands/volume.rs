@@ -288,21 +288,26 @@ async fn remove(
         .map(|name| find(name, environment))
         .collect::<Result<_, _>>()?;
     let caller = living::caller(environment, interrupt);
-    for volume in found {
+    let mut turns = Vec::new();
+    for volume in &found {
         // Whoever brings a branch to a shelf is at work on it.
-        let top = volume.repository.as_deref();
-        let turn = match top.map(RepoPath::resolve) {
-            Some(Ok(top)) => Some(dev::turn(&caller, &top).await?),
-            _ => None,
-        };
+        let top = volume.repository.as_deref().map(RepoPath::resolve);
+        let is_shelf = Purpose::Shelf.is_called(volume);
+        if let Some(Ok(top)) = top
+            && is_shelf
+        {
+            turns.push(dev::turn(&caller, &top).await?);
+        }
         // One that a sandbox has stays for that.
         let is_used = !volumes::users(&environment.home, &volume.name)?.is_empty();
-        if !force && !is_used && Purpose::Shelf.is_called(&volume) {
-            let held = only_there(&caller, &volume).await;
+        if !force && !is_used && is_shelf {
+            let held = only_there(&caller, volume).await;
             if !held.is_empty() {
-                return Err(has_work(&volume, &held));
+                return Err(has_work(volume, &held));
             }
         }
+    }
+    for volume in found {
         let (home, name) = (environment.home.clone(), volume.name.clone());
         let removed = tokio::task::spawn_blocking(move || volumes::remove(&home, &name));
         tokio::select! {
@@ -313,13 +318,13 @@ async fn remove(
                 });
             }
         }
-        drop(turn);
         output::note(&format!(
             "{} {}\n",
             paint("removed:", style::GOOD, environment.colour.on_stderr()),
             volume.name
         ));
     }
+    drop(turns);
     Ok(ExitCode::SUCCESS)
 }
 

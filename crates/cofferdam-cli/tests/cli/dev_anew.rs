@@ -92,7 +92,9 @@ fn a_clone_of_the_users_is_theirs() {
     let lives = Lives::new();
     lives.cofferdam(&["start"]).expect_code(0);
     lives.exec("dev", "git init -q inside").expect_code(0);
-    lives.cofferdam(&["stop", "dev"]).expect_code(0);
+    let beside = ["start", "--branch", "two"];
+    lives.cofferdam(&beside).expect_code(0);
+    lives.cofferdam(&["stop", "dev", "dev-two"]).expect_code(0);
     lives.git(&["clone", "-q", ".", "vendor"]);
     lives.git(&[
         "-c",
@@ -112,6 +114,15 @@ fn a_clone_of_the_users_is_theirs() {
     let seen = lives.exec("dev", script).expect_code(0);
     assert_eq!(seen.stdout, "inside/.git/x\n", "{seen}");
     assert!(!seen.stderr.contains("moved"), "{seen}");
+    // The next one that is started finds it as its user's, too.
+    lives.cofferdam(&beside).expect_code(0);
+    let script = script.replace("for path", "cd /workspace/repository; for path");
+    let seen = lives.exec("dev-two", &script).expect_code(0);
+    assert_eq!(seen.stdout, "inside/.git/x\n", "{seen}");
+    assert!(!seen.stderr.contains("moved"), "{seen}");
+    lives
+        .cofferdam(&["delete", "--force", "dev-two"])
+        .expect_code(0);
     // Whoever is inside while one is made can have made it.
     lives.git(&["clone", "-q", ".", "late"]);
     lives.cofferdam(&["restart", "dev"]).expect_code(0);

@@ -170,11 +170,18 @@ fn a_shelf_with_work_is_not_removed_by_the_way() {
         "{shelf} has what is nowhere else: commits of two, 1 uncommitted file in worktrees/two"
     );
     assert!(refused.stderr.contains(&said), "{refused}");
-    // Home, and clean.
+    // Home, and clean; what is put away is work, too.
     on_branch(&lives, "two");
     lives
-        .exec(&name, "rm new; git push -q host two")
+        .exec(&name, "git push -q host two; git add new; git stash -q")
         .expect_code(0);
+    lives
+        .cofferdam(&["delete", "--force", &name])
+        .expect_code(0);
+    let refused = remove(&[]).expect_code(1);
+    assert!(refused.stderr.contains("commits of"), "{refused}");
+    on_branch(&lives, "two");
+    lives.exec(&name, "git stash drop -q").expect_code(0);
     lives
         .cofferdam(&["delete", "--force", &name])
         .expect_code(0);

@@ -14,7 +14,7 @@ const LARGEST: u64 = 1 << 20;
 pub(super) const MOST: usize = 1000;
 
 /// So many directories of one command are gone to.
-const MOST_PLACES: usize = 4;
+const MOST_PLACES: usize = 8;
 
 /// The files below `top` that are words of the command, with the SHA-256 of each in hex digits, or what else it is. What those read and
 /// run in turn is not looked for.
@@ -43,17 +43,26 @@ pub(crate) fn words(command: &str) -> BTreeSet<String> {
     let mut places: Vec<String> = Vec::new();
     let mut goes = false;
     for word in words.filter(|word| !word.is_empty()) {
+        // Its options say nothing of where it goes.
+        if goes && word.starts_with('-') {
+            continue;
+        }
         let was_going = std::mem::replace(&mut goes, word == "cd");
         let Some(path) = plain(word) else {
             continue;
         };
-        for place in &places {
-            found.insert(format!("{place}/{path}"));
+        let below = places.iter().map(|place| format!("{place}/{path}"));
+        let all: Vec<String> = below.chain([path]).collect();
+        if was_going {
+            let new: Vec<String> = all
+                .iter()
+                .filter(|one| !places.contains(one))
+                .cloned()
+                .collect();
+            places.extend(new);
+            places.truncate(MOST_PLACES);
         }
-        if was_going && places.len() < MOST_PLACES && !places.contains(&path) {
-            places.push(path.clone());
-        }
-        found.insert(path);
+        found.extend(all);
     }
     found
 }
@@ -98,6 +107,14 @@ mod tests {
         }
         assert_eq!(named("cd ci && sh ./check.sh"), "ci/check.sh");
         assert_eq!(named("cd ./ci; sh check.sh run"), "ci/check.sh run");
+        std::fs::create_dir_all(top.path().join("tools/ci")).unwrap();
+        crate::fsx::write_private(&top.path().join("tools/ci/deep.sh"), b"x").unwrap();
+        for deep in [
+            "cd tools && cd ci && sh deep.sh",
+            "cd tools; cd -- ci; sh deep.sh",
+        ] {
+            assert_eq!(named(deep), "tools/ci/deep.sh");
+        }
         for nothing in ["make test", "ci", "/etc/passwd", "../run", "./", "."] {
             assert_eq!(named(nothing), "", "{nothing}");
         }

@@ -26,6 +26,6 @@ pub use listing::{
 use lock::making;
 pub use owned::Owned;
 pub use record::{
-    DevSandbox, ExtraMount, Lifetime, Mode, Outcome, Phase, Reach, Record, Setup, Squashed,
-    Strategy, VERSION, VolumeMount,
+    AdoptedGit, DevSandbox, ExtraMount, Lifetime, Mode, Outcome, Phase, Reach, Record, Setup,
+    Squashed, Strategy, VERSION, VolumeMount,
 };

@@ -205,6 +205,10 @@ pub struct Record {
     /// Nested `.git` entries that were there before the agent, relative to the workspace.
     #[serde(default)]
     pub nested_before: Vec<PathText>,
+    /// Those of them that came while no sandbox of the checkout ran, and so are its user's. Absent where there are none, and in records
+    /// of earlier builds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adopted: Vec<AdoptedGit>,
     /// Paths that the sandbox does not see and may not change, relative to the top.
     #[serde(default)]
     pub hidden: Vec<PathText>,
@@ -264,6 +268,15 @@ pub struct Record {
     /// A person lives in it. Absent in all others, and in records of earlier builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dev: Option<DevSandbox>,
+}
+
+/// A nested git directory of its user's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdoptedGit {
+    /// Relative to the workspace.
+    pub path: PathText,
+    /// Another one in its place has another time (statx(2), `stx_btime`).
+    pub born: Timestamp,
 }
 
 /// What a dev sandbox is for: there is one for each.

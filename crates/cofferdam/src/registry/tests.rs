@@ -28,6 +28,7 @@ fn record(name: &str, repository: &Path) -> Record {
         worktree: Some(repository.join("w")),
         made_directories: vec![],
         nested_before: vec![PathText(PathBuf::from("a/.git"))],
+        adopted: Vec::new(),
         hidden: vec![PathText(PathBuf::from("secret"))],
         protected: Vec::new(),
         checked: false,

@@ -9,7 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::Value;
+use rustix::fs::OFlags;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::inside::{Inside, InsideError, Output};
@@ -213,7 +214,9 @@ impl Login {
         let all = serde_json::from_slice::<Value>(&inside).unwrap_or_default();
         let format = &self.format;
         let (_, inside) = format.only(inside, all.clone());
-        if !format.renews(&inside, &self.value) || !format.is_newer(&inside, &self.value) {
+        let is_older = format.renews(&inside, &self.value) && format.is_newer(&inside, &self.value);
+        // There may be none, in a file of other tokens.
+        if format.is_of(&inside) && !is_older {
             return Ok(());
         }
         let all = format.beside(&all, &self.value);
@@ -344,8 +347,18 @@ pub fn forget_login(home: &Home, agent: &dyn AgentProvider) -> Result<(bool, usi
         let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
             continue;
         };
-        let removed = beneath::directory(&root, directory)
-            .and_then(|at| rustix::fs::unlinkat(at, name, rustix::fs::AtFlags::empty()));
+        // Whatever else its program keeps there stays.
+        let there = beneath::read(&root, path, LIMIT as u64).ok().flatten();
+        let there = there.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+        let rest = there.map(|all| format.beside(&all, &Value::Object(Map::new())));
+        let rest = rest.filter(|rest| rest.as_object().is_some_and(|all| !all.is_empty()));
+        let removed = match rest {
+            Some(rest) => beneath::open(&root, path, OFlags::WRONLY | OFlags::TRUNC)
+                .and_then(|file| rustix::io::write(&file, rest.to_string().as_bytes()))
+                .map(drop),
+            None => beneath::directory(&root, directory)
+                .and_then(|at| rustix::fs::unlinkat(at, name, rustix::fs::AtFlags::empty())),
+        };
         copies += usize::from(removed.is_ok());
     }
     Ok((was_kept, copies))

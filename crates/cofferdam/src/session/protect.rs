@@ -25,8 +25,8 @@ const OWN: &str = own_files::DIRECTORY;
 /// there: what an agent puts there runs only if the user's git is told to look there (`core.hooksPath`), and then it is protected by that.
 const HOOKS: &str = ".husky";
 
-/// In the state directory: what of the workspace the user's git ran or obeyed when the sandbox was started.
-const STEERING: &str = "steering.json";
+/// In the state directory: what of the workspace was read-only when the sandbox was started.
+const STEERING: &str = "read-only.json";
 const STEERING_LIMIT: u64 = 4 << 20;
 
 /// A path that the configuration protects, made plain. None: no sandbox may change it anyway.
@@ -149,21 +149,16 @@ pub(super) fn protect<E: From<RegistryError> + From<FileError>>(
         files,
         open,
     } = steering;
-    let all: Vec<PathText> = directories
-        .iter()
-        .chain(&files)
-        .cloned()
-        .map(PathText)
-        .collect();
-    let known = owned.directory().join(STEERING);
-    let bytes =
-        serde_json::to_vec(&all).map_err(|error| FileError::new("write", &known, error.into()))?;
-    fsx::write_private(&known, &bytes)?;
     for path in directories.into_iter().chain(files) {
         if !is_covered(&read_only, &path) {
             read_only.push(path);
         }
     }
+    let known = owned.directory().join(STEERING);
+    let all: Vec<PathText> = read_only.iter().cloned().map(PathText).collect();
+    let bytes =
+        serde_json::to_vec(&all).map_err(|error| FileError::new("write", &known, error.into()))?;
+    fsx::write_private(&known, &bytes)?;
     if !open.is_empty() {
         let open: Vec<PathBuf> = open.into_iter().collect();
         let text = format!(
@@ -176,8 +171,8 @@ pub(super) fn protect<E: From<RegistryError> + From<FileError>>(
     Ok(read_only)
 }
 
-/// What the user's git runs or obeys by now, and did not when the sandbox with this state directory was started: programs inside may
-/// write it.
+/// What the user's git runs or obeys by now, and programs inside may write: it was not read-only when the sandbox with this state
+/// directory was started.
 pub(super) fn steering_since(state: &Path, steering: InTree) -> Vec<PathBuf> {
     let known = fsx::read_bounded(&state.join(STEERING), STEERING_LIMIT);
     let known = known

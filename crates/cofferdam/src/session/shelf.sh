@@ -29,8 +29,10 @@ scratch=$(mktemp -d)
 cat >"$scratch/shallow"
 if [ -s "$scratch/shallow" ]; then
     [ ! -s .git/shallow ] || cat .git/shallow >>"$scratch/shallow"
-    sort -u "$scratch/shallow" >"$scratch/all"
-    mv -f "$scratch/all" .git/shallow
+    # A rename: half of it would stop every git here.
+    all=$(mktemp .git/cofferdam/shallow.XXXXXX)
+    sort -u "$scratch/shallow" >"$all"
+    mv -f "$all" .git/shallow
 fi
 before=$(git for-each-ref --format='%(objectname)' refs/remotes/host)
 if [ -n "$9" ] && [ -n "$before" ] && [ ! -s .git/shallow ]; then

@@ -26,7 +26,7 @@ use crate::git::discovery::Start;
 use crate::git::{self, Repository, RepositoryError, nested};
 use crate::home::Home;
 use crate::names::SandboxId;
-use crate::registry::{self, Mode, Record, RegistryError, Strategy};
+use crate::registry::{self, AdoptedGit, Mode, Record, RegistryError, Strategy};
 use crate::sandbox::{self, Handle, SandboxError};
 use crate::text::printable_line;
 
@@ -121,27 +121,40 @@ pub(super) async fn has_ended(state: &Path) -> Result<bool, FileError> {
     Ok(ended.is_some())
 }
 
-/// When the last sandbox ended that shared the checkout of this one. `None`: there is one that may run, or nobody saw its end.
-pub(super) fn all_ended(home: &Home, record: &Record) -> Result<Option<SystemTime>, RegistryError> {
-    let workspace = record.workspace(home);
-    let mut last = None;
-    for entry in registry::list(home, None)?.entries {
-        let other = entry.record;
-        if !is_shared(&other) || other.workspace(home) != workspace {
-            continue;
+/// What is known of all sandboxes that share a checkout.
+#[derive(Debug, Default)]
+pub(super) struct Sharing {
+    /// When the last of them ended. `None`: there is one that may run, or nobody saw its end.
+    pub ended: Option<SystemTime>,
+    /// What any of them has taken for its user's.
+    pub adopted: Vec<AdoptedGit>,
+}
+
+impl Sharing {
+    /// Of the checkout of this one, itself included.
+    pub(super) fn of(home: &Home, record: &Record) -> Result<Self, RegistryError> {
+        let workspace = record.workspace(home);
+        let mut sharing = Self::default();
+        let mut all_ended = true;
+        for entry in registry::list(home, None)?.entries {
+            let other = entry.record;
+            if !is_shared(&other) || other.workspace(home) != workspace {
+                continue;
+            }
+            let state = home.sandbox(other.id);
+            let seen = state.join(END).symlink_metadata();
+            // What has a watcher has no such file: it may have come this moment.
+            match seen.and_then(|seen| seen.modified()) {
+                Ok(ended) if !lock::is_held(&state.join(LOCK)) => {
+                    sharing.ended = sharing.ended.max(Some(ended));
+                }
+                _ => all_ended = false,
+            }
+            sharing.adopted.extend(other.adopted);
         }
-        let state = home.sandbox(other.id);
-        let seen = state.join(END).symlink_metadata();
-        let Ok(ended) = seen.and_then(|seen| seen.modified()) else {
-            return Ok(None);
-        };
-        // What has a watcher has no such file: it may have come this moment.
-        if lock::is_held(&state.join(LOCK)) {
-            return Ok(None);
-        }
-        last = last.max(Some(ended));
+        sharing.ended = sharing.ended.filter(|_| all_ended);
+        Ok(sharing)
     }
-    Ok(last)
 }
 
 /// What a watcher saw since somebody was told last, each in a line, safe for a terminal.

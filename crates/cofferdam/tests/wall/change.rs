@@ -33,6 +33,7 @@ fn at_work(spec: &WallSpec, name: &str) -> Owned {
         worktree: None,
         made_directories: vec![],
         nested_before: vec![],
+        adopted: vec![],
         hidden: vec![],
         protected: vec![],
         checked: false,

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
@@ -36,31 +36,51 @@ impl<'a> Expected<'a> {
 
 /// Between two looks at whether a git is at work.
 const PAUSE: Duration = Duration::from_millis(10);
-/// So long is waited for it: who writes the message of a commit has the index for as long.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// So long is waited for it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// So long after it had the index a git may go to a branch: it looks through the files in between.
+const AFTER: Duration = Duration::from_secs(1);
+/// Begins why nothing moved where it has the index for longer; the place follows.
+pub(crate) const AT_WORK: &str = "a git is at work in";
 /// A git that has had the index for longer goes nowhere soon.
 const RECENT: Duration = Duration::from_secs(60);
 /// The last lines of a log of HEAD are no longer.
 const LAST: u64 = 64 << 10;
 
-/// Waits until no git of their users' writes the index of one of these. Returns whether there was one.
-async fn stands_still(worktrees: &[Worktree], cancel: &CancellationToken) -> bool {
-    let is_busy = |one: &Worktree| {
+/// How it stands with the gits of their users.
+enum Indexes {
+    Free,
+    /// One had an index a moment ago: it may be about to go to another branch.
+    JustLeft,
+    /// One has it still.
+    Held(PathBuf),
+}
+
+/// Waits until no git of their users' writes the index of one of these.
+async fn indexes(worktrees: &[Worktree], cancel: &CancellationToken) -> Indexes {
+    let is_held = |one: &&Worktree| {
         let lock = one.git_dir.as_ref().map(|dir| dir.join("index.lock"));
         let since = lock.and_then(|lock| lock.symlink_metadata().ok()?.modified().ok());
         // One that is older was left behind, or is a commit's whose message is being written.
         since.is_some_and(|since| since.elapsed().is_ok_and(|age| age < RECENT))
     };
     let began = Instant::now();
-    let mut was_busy = false;
-    while worktrees.iter().any(is_busy) && began.elapsed() < PATIENCE {
-        was_busy = true;
-        tokio::select! {
-            () = cancel.cancelled() => break,
-            () = tokio::time::sleep(PAUSE) => {}
+    let mut found = Indexes::Free;
+    while let Some(held) = worktrees.iter().find(is_held) {
+        if began.elapsed() >= PATIENCE || cancel.is_cancelled() {
+            return Indexes::Held(held.path.clone());
         }
+        found = Indexes::JustLeft;
+        pause(cancel).await;
     }
-    was_busy
+    found
+}
+
+async fn pause(cancel: &CancellationToken) {
+    tokio::select! {
+        () = cancel.cancelled() => {}
+        () = tokio::time::sleep(PAUSE) => {}
+    }
 }
 
 /// Whether the branch is checked out there, and not since it was at `tip`: the files are those of the commit before. Who goes to a
@@ -108,8 +128,17 @@ pub async fn branch(
     let own = own_worktree.and_then(|path| path.canonicalize().ok());
     let mut others = worktrees(repo, cancel).await?;
     others.retain(|one| own.is_none() || one.path.canonicalize().ok() != own);
-    if stands_still(&others, cancel).await {
-        // One of them has gone to another branch meanwhile.
+    // To one that is not there yet nobody goes.
+    let found = match expected {
+        Expected::New => Indexes::Free,
+        Expected::At(_) | Expected::OwnAt(_) => indexes(&others, cancel).await,
+    };
+    let mut is_moving = !matches!(found, Indexes::Free);
+    if let (Indexes::Held(path), Expected::At(_)) = (&found, expected) {
+        let at = crate::text::printable(&path.to_string_lossy());
+        return Ok(kept(accepted, format!("{AT_WORK} {at}")));
+    }
+    if is_moving {
         others = worktrees(repo, cancel).await?;
         others.retain(|one| own.is_none() || one.path.canonicalize().ok() != own);
     }
@@ -141,9 +170,18 @@ pub async fn branch(
         .await;
     match moved {
         Ok(()) => {
-            // Its user's git looks at a branch first, writes the files and then goes there.
-            stands_still(&others, cancel).await;
-            let went = others.iter().find(|one| went_before(one, &full, tip));
+            // Its user's git looks at a branch first, writes the index and the files, and goes there a while later.
+            if !is_moving && !matches!(expected, Expected::New) {
+                is_moving = !matches!(indexes(&others, cancel).await, Indexes::Free);
+            }
+            let until = Instant::now() + if is_moving { AFTER } else { Duration::ZERO };
+            let went = loop {
+                let went = others.iter().find(|one| went_before(one, &full, tip));
+                if went.is_some() || Instant::now() >= until || cancel.is_cancelled() {
+                    break went;
+                }
+                pause(cancel).await;
+            };
             if let Some(worktree) = went {
                 let back = Transaction::new(format!("cofferdam {}", accepted.id()));
                 let back = match expected.commit() {

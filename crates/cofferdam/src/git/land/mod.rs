@@ -24,6 +24,7 @@ mod under_way;
 mod worktrees;
 
 pub use apply::{Applied, TakenBack, apply, take_back};
+pub(crate) use branch::AT_WORK;
 pub use branch::{Expected, branch};
 pub use checkout::{Landed, finish};
 pub use head::head;

@@ -5,18 +5,22 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
+
 use super::SessionError;
 use crate::config::Merged;
 use crate::fsx::FileError;
 use crate::git::{Repository, identity, nested};
 use crate::path_json::PathText;
-use crate::registry::{Mode, Owned};
+use crate::registry::{AdoptedGit, Mode, Owned};
 use crate::sandbox::{Access, Mount, MountSource};
 use crate::session::emitter::Emitter;
 use crate::session::form::Form;
+use crate::session::hide::Covered;
 use crate::session::options::Caller;
 use crate::session::protect::{self, Protection};
-use crate::session::{hide, layers, mounts, shared, watched};
+use crate::session::watched::Sharing;
+use crate::session::{hide, layers, mounts, shared};
 
 /// The mounts of a sandbox that is made again from its form. `config`: as it stands now.
 pub(super) async fn mounts(
@@ -66,12 +70,13 @@ pub(super) async fn mounts(
         .filter_map(below)
         .filter(|path| hide::is_there(&workspace, path))
         .collect();
-    let ended = watched::all_ended(&caller.home, record)?;
-    let before = before(&record.nested_before, &workspace, &found.git, |path| {
-        // A time of birth is nobody's to set.
-        let born = path.symlink_metadata().and_then(|found| found.created());
-        ended.is_some_and(|ended| born.is_ok_and(|born| born > ended))
-    });
+    let sharing = Sharing::of(&caller.home, record)?;
+    let adopted = adopted(&sharing, &workspace, &found.git);
+    let is_theirs = |path: &&PathBuf| {
+        record.nested_before.iter().any(|one| one.0 == **path)
+            || adopted.iter().any(|one| one.path.0 == **path)
+    };
+    let before = found.git.iter().filter(is_theirs).cloned().collect();
     let hidden: Vec<PathBuf> = record.hidden.iter().map(|path| path.0.clone()).collect();
     let named = protect::by_now(&record.protected, config, repo.top.as_path());
     let protection = Protection {
@@ -81,6 +86,7 @@ pub(super) async fn mounts(
         steering,
     };
     let events = Emitter::sink(caller.events.clone());
+    owned.record.adopted = adopted;
     let read_only = protect::protect::<SessionError>(owned, &caller.home, protection, &events)?;
     let covered = hide::cover::<SessionError>(&state, &workspace, &hidden)?;
     let frozen = shared::freeze(&workspace, &found.inodes, &events)?;
@@ -101,29 +107,30 @@ pub(super) async fn mounts(
         .into_iter()
         .filter(stays)
         .partition(|mount| below(mount).is_some_and(|path| own(&path)));
+    // What is below an empty directory of ours is hidden already, and there is no place for a mount.
+    let empty = submodules
+        .iter()
+        .filter(|mount| matches!(mount.source, MountSource::Nothing));
+    let empty: Vec<PathBuf> = empty.filter_map(below).collect();
+    let is_gone = |one: &&Covered| empty.iter().any(|above| one.path.starts_with(above));
+    let covered = covered.iter().filter(|one| !is_gone(one));
     all.extend(submodules);
-    all.extend(
-        covered
-            .iter()
-            .map(|one| mounts::covering(&state, &target, one)),
-    );
+    all.extend(covered.map(|one| mounts::covering(&state, &target, one)));
     all.extend(masks);
     Ok(all)
 }
 
-/// The nested git directories that are no agent's: those that were there before, and those that came when nobody inside could make any.
-fn before(
-    known: &[PathText],
-    workspace: &Path,
-    found: &BTreeSet<PathBuf>,
-    came_later: impl Fn(&Path) -> bool,
-) -> BTreeSet<PathBuf> {
-    let is_theirs = |path: &PathBuf| {
-        known.iter().any(|known| known.0 == *path) || came_later(&workspace.join(path))
+/// The nested git directories that came when nobody inside could make any, now or before another sandbox of the checkout was started.
+fn adopted(sharing: &Sharing, workspace: &Path, found: &BTreeSet<PathBuf>) -> Vec<AdoptedGit> {
+    let one = |path: &PathBuf| {
+        // A time of birth is nobody's to set.
+        let there = workspace.join(path).symlink_metadata();
+        let born = there.and_then(|there| there.created()).ok()?;
+        let is_later = sharing.ended.is_some_and(|ended| born > ended);
+        let born = Timestamp::try_from(born).ok()?;
+        let path = PathText(path.clone());
+        let one = AdoptedGit { path, born };
+        (is_later || sharing.adopted.contains(&one)).then_some(one)
     };
-    found
-        .iter()
-        .filter(|path| is_theirs(path))
-        .cloned()
-        .collect()
+    found.iter().filter_map(one).collect()
 }

@@ -71,7 +71,7 @@ pub async fn unpushed(caller: &Caller, named: &Named) -> Option<Unpushed> {
 }
 
 /// How many files of a dev sandbox's branch are on the shelf in no commit; nothing where it lives in the checkout, or nobody can tell.
-/// Bounded: 60 s.
+/// Bounded: 10 s.
 pub async fn uncommitted_on_shelf(caller: &Caller, named: &Named) -> Option<usize> {
     uncommitted_there(caller, &named.record).await
 }

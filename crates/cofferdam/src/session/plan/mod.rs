@@ -257,6 +257,7 @@ pub(super) async fn plan(caller: &Caller, options: &SessionOptions) -> Result<Pl
         worktree: None,
         made_directories: Vec::new(),
         nested_before: Vec::new(),
+        adopted: Vec::new(),
         hidden,
         protected: protected.into_iter().map(PathText).collect(),
         checked: !checks.is_nothing(),

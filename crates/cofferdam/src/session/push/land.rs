@@ -515,7 +515,7 @@ impl<'a> Pushing<'a> {
             return Err(Refused::CheckedOut);
         }
         let branch = branch.clone();
-        Err(if why.contains(".lock") {
+        Err(if why.contains(".lock") || why.starts_with(land::AT_WORK) {
             Refused::Locked { branch, why }
         } else {
             Refused::host(&why)
