@@ -52,7 +52,8 @@ pub(crate) fn words(command: &str) -> BTreeSet<String> {
             continue;
         };
         let below = places.iter().map(|place| format!("{place}/{path}"));
-        let all: Vec<String> = below.chain([path]).collect();
+        let mut all: Vec<String> = below.collect();
+        all.push(path);
         if was_going {
             let new: Vec<String> = all
                 .iter()
