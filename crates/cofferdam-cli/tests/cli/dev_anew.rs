@@ -91,9 +91,9 @@ fn it_starts_on_a_branch_without_what_was_protected() {
 fn a_clone_of_the_users_is_theirs() {
     let lives = Lives::new();
     lives.cofferdam(&["start"]).expect_code(0);
-    lives.exec("dev", "git init -q inside").expect_code(0);
     let beside = ["start", "--branch", "two"];
     lives.cofferdam(&beside).expect_code(0);
+    lives.exec("dev", "git init -q inside").expect_code(0);
     lives.cofferdam(&["stop", "dev", "dev-two"]).expect_code(0);
     lives.git(&["clone", "-q", ".", "vendor"]);
     lives.git(&[

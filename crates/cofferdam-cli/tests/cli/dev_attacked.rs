@@ -115,7 +115,7 @@ fn no_branch_moves_under_who_goes_to_it() {
     lives.git(&["switch", "-q", "main"]);
     let name = on_branch(&lives, "two");
     lives
-        .exec(&name, &format!("{COMMIT} inside"))
+        .exec(&name, "echo x > new; git add new; git commit -qm inside")
         .expect_code(0);
     let repository = lives.repository();
     #[expect(

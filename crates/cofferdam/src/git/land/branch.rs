@@ -1,18 +1,17 @@
 //! The `branch` strategy: commits land on a branch that is checked out nowhere but in the sandbox.
 
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
 use super::landing::{Landing, NOT_MOVED};
+use super::lock::left_behind;
 use super::{LandError, Worktree, kept, worktrees};
 use crate::fsx;
 use crate::git::gate::Accepted;
 use crate::git::refs::{self, RefError, Transaction};
-use crate::git::{Oid, Repository};
+use crate::git::{GitError, Oid, Repository};
 use crate::names::BranchName;
 
 /// Where a branch is that commits are to land on.
@@ -44,8 +43,8 @@ const AFTER: Duration = Duration::from_secs(1);
 pub(crate) const AT_WORK: &str = "a git is at work in";
 /// A git that has had the index for longer goes nowhere soon.
 const RECENT: Duration = Duration::from_secs(60);
-/// The last lines of a log of HEAD are no longer.
-const LAST: u64 = 64 << 10;
+/// No HEAD is longer.
+const LONGEST: u64 = 4 << 10;
 
 /// How it stands with the gits of their users.
 enum Indexes {
@@ -60,8 +59,9 @@ enum Indexes {
 async fn indexes(worktrees: &[Worktree], cancel: &CancellationToken) -> Indexes {
     let is_held = |one: &&Worktree| {
         let lock = one.git_dir.as_ref().map(|dir| dir.join("index.lock"));
+        let lock = lock.filter(|lock| !left_behind(lock, None));
         let since = lock.and_then(|lock| lock.symlink_metadata().ok()?.modified().ok());
-        // One that is older was left behind, or is a commit's whose message is being written.
+        // One that is older was left behind as well, or is a commit's whose message is being written.
         since.is_some_and(|since| since.elapsed().is_ok_and(|age| age < RECENT))
     };
     let began = Instant::now();
@@ -83,35 +83,40 @@ async fn pause(cancel: &CancellationToken) {
     }
 }
 
-/// Whether the branch is checked out there, and not since it was at `tip`: the files are those of the commit before. Who goes to a
-/// branch leaves a line in the log of HEAD, with the commit that they found (gitformat: reflog).
-fn went_before(worktree: &Worktree, full: &str, tip: &Oid) -> bool {
+/// Whether the branch is checked out there by who found it at `old`, before it moved to `tip`: the index has more of that one. What the log
+/// of HEAD says is what the branch was at when HEAD went there, which is later.
+async fn went_before(
+    repo: &Repository,
+    worktree: &Worktree,
+    full: &str,
+    (old, tip): (&Oid, &Oid),
+    cancel: &CancellationToken,
+) -> Result<bool, GitError> {
     let Some(git_dir) = &worktree.git_dir else {
-        return false;
+        return Ok(false);
     };
-    let head = fsx::read_bounded(&git_dir.join("HEAD"), LAST).unwrap_or_default();
+    let head = fsx::read_bounded(&git_dir.join("HEAD"), LONGEST).unwrap_or_default();
     let named = head.strip_prefix(b"ref: ").map(<[u8]>::trim_ascii);
     if named != Some(full.as_bytes()) {
-        return false;
+        return Ok(false);
     }
-    let log = end_of(&git_dir.join("logs/HEAD")).unwrap_or_default();
-    let last = log.trim_ascii_end().rsplit(|&byte| byte == b'\n').next();
-    let went = last.and_then(|line| str::from_utf8(line).ok());
-    !went.is_some_and(|line| {
-        let mut words = line.splitn(3, ' ');
-        let (_, new) = (words.next(), words.next());
-        new == Some(tip.as_str()) && line.contains("\tcheckout: ")
-    })
-}
-
-/// The last bytes of a file.
-fn end_of(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(LAST)))?;
-    let mut bytes = Vec::new();
-    file.take(LAST).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    let differs = async |from: &Oid| {
+        let done = repo
+            .command()
+            .env("GIT_INDEX_FILE", git_dir.join("index"))
+            .args([
+                "diff-index",
+                "--cached",
+                "--name-only",
+                "--no-renames",
+                "-z",
+            ])
+            .arg(from.as_str())
+            .run(cancel)
+            .await?;
+        Ok::<_, GitError>(done.stdout.split(|&byte| byte == 0).count())
+    };
+    Ok(differs(old).await? < differs(tip).await?)
 }
 
 /// Moves `branch` from where it is expected to the accepted tip, and nothing if it is elsewhere. Fast-forward only,
@@ -175,13 +180,20 @@ pub async fn branch(
                 is_moving = !matches!(indexes(&others, cancel).await, Indexes::Free);
             }
             let until = Instant::now() + if is_moving { AFTER } else { Duration::ZERO };
-            let went = loop {
-                let went = others.iter().find(|one| went_before(one, &full, tip));
-                if went.is_some() || Instant::now() >= until || cancel.is_cancelled() {
-                    break went;
+            let mut went = None;
+            if let Some(old) = expected.commit() {
+                while went.is_none() {
+                    for one in &others {
+                        if went_before(repo, one, &full, (old, tip), cancel).await? {
+                            went = Some(one);
+                        }
+                    }
+                    if Instant::now() >= until || cancel.is_cancelled() {
+                        break;
+                    }
+                    pause(cancel).await;
                 }
-                pause(cancel).await;
-            };
+            }
             if let Some(worktree) = went {
                 let back = Transaction::new(format!("cofferdam {}", accepted.id()));
                 let back = match expected.commit() {

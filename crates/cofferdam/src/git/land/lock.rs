@@ -107,7 +107,7 @@ fn create(path: &Path, mark: &[u8]) -> io::Result<()> {
 }
 
 /// Whether a lock is ours (of sandbox `id` if given) and its process is dead.
-fn left_behind(path: &Path, id: Option<SandboxId>) -> bool {
+pub(super) fn left_behind(path: &Path, id: Option<SandboxId>) -> bool {
     let Ok(text) = fsx::read_bounded(path, 200) else {
         return false;
     };
