@@ -5,10 +5,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use super::mounts::jail_mounts;
 use crate::git::private_clone::{INSIDE_GIT_DIR, INSIDE_VAULT};
-use crate::sandbox::native::jail::{JailOutput, JailRequest};
-use crate::sandbox::{Access, Limits, Mount, MountSource};
+use crate::sandbox::native::jail::{self, JailOutcome, JailOutput, JailRequest};
+use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
 
 /// Where the jail has a git directory of ours.
 pub(super) const READER: &str = "/.cofferdam/reader";
@@ -92,5 +94,20 @@ impl Objects {
             },
             timeout,
         }
+    }
+}
+
+/// Runs what `request` makes of so many bytes of memory; without that limit where nobody can set one here: an engine may have done so for
+/// the sandbox itself.
+pub(super) async fn run_limited(
+    memory: Option<u64>,
+    request: impl Fn(Option<u64>) -> JailRequest,
+    cancel: &CancellationToken,
+) -> Result<JailOutcome, SandboxError> {
+    match jail::run(request(memory), cancel).await {
+        Err(SandboxError::Unable { .. }) if memory.is_some() => {
+            jail::run(request(None), cancel).await
+        }
+        done => done,
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::dev::{self, SHELF};
+use super::jailed::run_limited;
 use super::options::Caller;
 use super::shelf;
 use super::shelf_git::git_directory;
@@ -16,8 +17,8 @@ use crate::git::discovery::Start;
 use crate::git::private_clone::{self, PrivateRefs};
 use crate::git::{ObjectFormat, Oid, Repository};
 use crate::registry::{self, Record};
-use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
-use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
+use crate::sandbox::native::jail::{JailOutput, JailRequest};
+use crate::sandbox::{Access, Limits, Mount, MountSource};
 use crate::text::printable_bytes_line;
 use crate::volumes::Volume;
 
@@ -153,21 +154,14 @@ async fn changed(
         stdout: JailOutput::Capture(MOST),
         limits: Limits {
             processes: Some(256),
-            memory: Some(memory),
+            memory,
             ..Limits::default()
         },
         timeout,
     };
-    let done = match jail::run(request(MEMORY), &caller.cancel).await {
-        // Where nobody can limit it here, time and processes are limited all the same.
-        Err(SandboxError::Unable { .. }) => {
-            let mut request = request(MEMORY);
-            request.limits.memory = None;
-            jail::run(request, &caller.cancel).await
-        }
-        done => done,
-    };
-    let done = done.ok()?;
+    let done = run_limited(Some(MEMORY), request, &caller.cancel)
+        .await
+        .ok()?;
     if !done.exit.success() {
         return None;
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::configured::{effective, limits_of};
 use super::dev::{self, SHELF};
+use super::jailed::run_limited;
 use super::options::Caller;
 use crate::fsx::{self, FileError, lock};
 use crate::git::identity::{self, UserConfig};
@@ -18,7 +19,7 @@ use crate::home::Home;
 use crate::names::{BranchName, VolumeName};
 use crate::process::Exit;
 use crate::registry::Record;
-use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
+use crate::sandbox::native::jail::{JailOutput, JailRequest};
 use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
 use crate::text::printable_line;
 use crate::volumes::{self, Purpose, Volume, VolumeError};
@@ -195,13 +196,7 @@ pub async fn provision(
     // What a sandbox has said to git there runs too: it gets no more than a sandbox.
     let config = effective(caller, &repository.top).await.config;
     let memory = limits_of(&config).memory;
-    let done = match jail::run(request(memory), &caller.cancel).await {
-        // Where nobody can limit it here, an engine may have done so for the sandbox itself.
-        Err(SandboxError::Unable { .. }) if memory.is_some() => {
-            jail::run(request(None), &caller.cancel).await
-        }
-        done => done,
-    };
+    let done = run_limited(memory, request, &caller.cancel).await;
     let done = done.map_err(|source| ShelfError::Jail {
         branch: branch.clone(),
         source,

@@ -131,8 +131,12 @@ pub async fn branch(
 ) -> Result<Landing, LandError> {
     let full = branch.full();
     let own = own_worktree.and_then(|path| path.canonicalize().ok());
-    let mut others = worktrees(repo, cancel).await?;
-    others.retain(|one| own.is_none() || one.path.canonicalize().ok() != own);
+    let all_others = async || {
+        let mut all = worktrees(repo, cancel).await?;
+        all.retain(|one| own.is_none() || one.path.canonicalize().ok() != own);
+        Ok::<_, GitError>(all)
+    };
+    let mut others = all_others().await?;
     // To one that is not there yet nobody goes.
     let found = match expected {
         Expected::New => Indexes::Free,
@@ -144,8 +148,7 @@ pub async fn branch(
         return Ok(kept(accepted, format!("{AT_WORK} {at}")));
     }
     if is_moving {
-        others = worktrees(repo, cancel).await?;
-        others.retain(|one| own.is_none() || one.path.canonicalize().ok() != own);
+        others = all_others().await?;
     }
     let checked_out = |worktree: &Worktree| {
         let at = crate::text::printable(&worktree.path.to_string_lossy());
@@ -175,17 +178,20 @@ pub async fn branch(
         .await;
     match moved {
         Ok(()) => {
-            // Its user's git looks at a branch first, writes the index and the files, and goes there a while later.
-            if !is_moving && !matches!(expected, Expected::New) {
-                is_moving = !matches!(indexes(&others, cancel).await, Indexes::Free);
-            }
-            let until = Instant::now() + if is_moving { AFTER } else { Duration::ZERO };
-            let mut went = None;
             if let Some(old) = expected.commit() {
-                while went.is_none() {
+                // Its user's git looks at a branch first, writes the index and the files, and goes there a while later.
+                is_moving = is_moving || !matches!(indexes(&others, cancel).await, Indexes::Free);
+                let until = Instant::now() + if is_moving { AFTER } else { Duration::ZERO };
+                loop {
                     for one in &others {
-                        if went_before(repo, one, &full, (old, tip), cancel).await? {
-                            went = Some(one);
+                        // What cannot be told is no reason to put it back: it has landed.
+                        let went = went_before(repo, one, &full, (old, tip), cancel).await;
+                        if went.unwrap_or(false) {
+                            Transaction::new(format!("cofferdam {}", accepted.id()))
+                                .update(&full, old, Some(tip))
+                                .commit(repo, cancel)
+                                .await?;
+                            return Ok(checked_out(one));
                         }
                     }
                     if Instant::now() >= until || cancel.is_cancelled() {
@@ -193,15 +199,6 @@ pub async fn branch(
                     }
                     pause(cancel).await;
                 }
-            }
-            if let Some(worktree) = went {
-                let back = Transaction::new(format!("cofferdam {}", accepted.id()));
-                let back = match expected.commit() {
-                    Some(old) => back.update(&full, old, Some(tip)),
-                    None => back.delete(&full, tip),
-                };
-                back.commit(repo, cancel).await?;
-                return Ok(checked_out(worktree));
             }
             Ok(Landing::Landed {
                 branch: branch.as_str().to_owned(),
