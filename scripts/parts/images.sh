@@ -21,7 +21,7 @@ declare -A ends_with=([aggregate]=1 [ipset]=1 [iptables]=1)
 
 # As `engine`, docker or podman, has it: a table for docs/images.md.
 images() {
-    local engine=$1 place cofferdam=${CARGO_TARGET_DIR:-$top/target}/release/cofferdam began took tool name said code bad=0
+    local engine=$1 place cofferdam=${CARGO_TARGET_DIR:-$top/target}/release/cofferdam began took digest tool name said code bad=0
     say 'build the command'
     cargo build --quiet --locked --release --package cofferdam-cli
     place=$(mktemp -d /tmp/cdi.XXXXXX)
@@ -34,7 +34,10 @@ images() {
         || { tail -n 20 "$place/log"; die 'the image was not built'; }
     took=$((SECONDS - began))
     (cd "$place/repository" && "$cofferdam" create tools --sandbox "$engine" --image cofferdam-base:full --network none) >/dev/null
-    printf '%s\n\n| tool | says |\n|---|---|\n' "$(head -n1 "$place/built") ($took s)"
+    # A unit test compares it with what the command would build from.
+    digest=$(cd "$top/crates/cofferdam/src/image/base" && find . -type f -printf '%P\n' | LC_ALL=C sort | xargs sha256sum | sha256sum)
+    printf '%s\n\nfrom files with the SHA-256 `%s`\n\n| tool | says |\n|---|---|\n' \
+        "$(head -n1 "$place/built") ($took s)" "${digest%% *}"
     for tool in "${tools[@]}"; do
         name=${tool%% *} code=0
         tool=${started_by[$name]:-$tool}

@@ -209,7 +209,10 @@ fn context() -> Result<Vec<u8>, ImageError> {
 
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest, Sha256};
+
     use super::*;
+    use crate::text::hex;
 
     #[test]
     fn every_file_of_the_dockerfile_is_in_the_archive() {
@@ -350,6 +353,31 @@ mod tests {
         for absent in ["sudo", "xserver", "xorg", "ENTRYPOINT", "init-firewall"] {
             assert!(!DOCKERFILE.contains(absent), "{absent}");
         }
+    }
+
+    /// As `scripts/test --images` has it: of a line of sha256sum's for each file.
+    fn digest() -> String {
+        let mut files: Vec<_> = [("Dockerfile", DOCKERFILE)]
+            .into_iter()
+            .chain(FILES)
+            .collect();
+        files.sort_unstable();
+        let lines = files.into_iter().map(|(path, text)| {
+            let digest = hex(&Sha256::digest(text.as_bytes()));
+            format!("{digest}  {path}\n")
+        });
+        let lines: String = lines.collect();
+        hex(&Sha256::digest(lines.as_bytes()))
+    }
+
+    #[test]
+    fn the_table_of_its_tools_is_of_these_files() {
+        let page = include_str!("../../../../docs/images.md");
+        let digest = digest();
+        assert!(
+            page.contains(&format!("SHA-256 `{digest}`")),
+            "docs/images.md has the tools of another base than {digest}: run `scripts/test --images`, and put what it prints there"
+        );
     }
 
     // covers: S3-14 S3-25 S3-27
