@@ -131,6 +131,15 @@ pub(super) fn waiting(found: &[Summary], all: bool) -> String {
     });
     for one in waiting.by_ref().take(NAMED) {
         let there = there(one, all);
+        if one.interrupted && one.is_check {
+            let _ = writeln!(
+                out,
+                "{}: it is left of a check, or of a prompt that was tried, whose command died, and has no work; remove it with: \
+                 cofferdam{there} gc",
+                one.name
+            );
+            continue;
+        }
         if one.half_made {
             let _ = writeln!(
                 out,

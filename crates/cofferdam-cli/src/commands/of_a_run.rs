@@ -98,7 +98,12 @@ fn state(one: &Summary) -> String {
 /// What ended it; nothing where it goes on.
 fn ended(one: &Summary) -> Option<String> {
     if one.interrupted {
-        return Some("its command died before its commits were home".to_owned());
+        let how = if one.is_check {
+            "its command died while something was tried in it"
+        } else {
+            "its command died before its commits were home"
+        };
+        return Some(how.to_owned());
     }
     if !matches!(one.state, State::Stopped | State::Missing) {
         return None;

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use crate::configured::User;
 use crate::environment::Done;
@@ -413,4 +414,49 @@ fn a_death_while_commits_are_checked_moves_no_branch() {
             "gate: {checks: [{cmd: 'touch x; git add x; git commit -qm x; echo checking; sleep 1000'}]}\n",
         );
     }
+}
+
+/// What a check's sandbox has is nobody's work: it is told as what it is, and not as commits that have to come home.
+#[test]
+fn what_is_left_of_a_check_is_told_as_that() {
+    let user = User::new("gate: {checks: [{cmd: 'false'}]}\n");
+    user.run(&["--network", "none", "--name", "one"], WORK)
+        .expect_code(1);
+    user.says("gate: {checks: [{cmd: sleep 1000}]}\n");
+    let mut merge = user.command(&["merge", "one"]);
+    merge.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut merge = merge.spawn().unwrap();
+    let check = || {
+        let mut all = user.all().into_iter();
+        all.find(|one| one["name"].as_str().unwrap().starts_with("check-"))
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    while check().is_none_or(|one| one["state"] != "active") {
+        assert!(Instant::now() < until, "nothing is checked");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // The control: while it is at work nothing is left of it.
+    let list = user.cofferdam(&["list"]).expect_code(0);
+    assert!(!list.stderr.contains("check-"), "{list}");
+    merge.kill().unwrap();
+    merge.wait().unwrap();
+    while check().unwrap()["interrupted"] != true {
+        assert!(Instant::now() < until, "it goes on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let name = check().unwrap()["name"].as_str().unwrap().to_owned();
+    let list = user.cofferdam(&["list"]).expect_code(0);
+    let told = "it is left of a check, or of a prompt that was tried, whose command died, and has no work; \
+                remove it with: cofferdam gc";
+    says(&list, &format!("{name}: {told}\n"));
+    assert!(!list.stderr.contains("not home yet"), "{list}");
+    let status = user.cofferdam(&["status", &name]).expect_code(0);
+    says(
+        &status,
+        " its command died while something was tried in it\n",
+    );
+    says(&status, told);
+    user.cofferdam(&["gc"]).expect_code(0);
+    no_check_is_left(&user);
+    user.cofferdam(&["delete", "--force", "one"]).expect_code(0);
 }

@@ -96,6 +96,9 @@ pub struct Summary {
     /// The same while it was made, so that nobody has worked in it.
     #[serde(skip)]
     pub half_made: bool,
+    /// A check or a prompt was tried in it, and nothing in it is work.
+    #[serde(skip)]
+    pub is_check: bool,
     /// It stays until it is deleted: only itself knows whether it is active, paused or stopped ([`ask`]).
     pub lives_on: bool,
     /// Its repository is gone from its place: nothing of it can come home.
@@ -365,6 +368,7 @@ async fn summary(
         state,
         interrupted,
         half_made: interrupted && record.setup == Setup::Making,
+        is_check: record.is_check,
         lives_on,
         orphaned,
         branch: record.working_branch_text(),
