@@ -10,7 +10,7 @@ use clap::Args;
 use cofferdam::git::Repository;
 use cofferdam::names::{BranchName, RepoPath};
 use cofferdam::published::PublishedPort;
-use cofferdam::registry::{self, DevSandbox, Record, belongs};
+use cofferdam::registry::{self, DevSandbox, Entry, Record, belongs};
 use cofferdam::sandbox::{BindMountProvider, BranchStrategy};
 use cofferdam::session::living::{self as lives, Condition, Followed, Named};
 use cofferdam::session::{Caller, Landing, Session, SessionError, SessionOptions, dev, provision};
@@ -286,10 +286,9 @@ async fn made(
 /// Says which were made where this repository was before, if its commits are here: their own place is gone.
 async fn tell_left_behind(repository: &Repository, caller: &Caller) -> Result<(), CliError> {
     let listing = registry::list(&caller.home, None)?;
-    let records = listing.entries.into_iter().map(|entry| entry.record);
-    let gone =
-        |record: &Record| record.dev.is_some() && record.is_there() && belongs::is_gone(record);
-    for record in records.filter(gone) {
+    let there = listing.entries.into_iter().filter(Entry::is_there);
+    let gone = |record: &Record| record.dev.is_some() && belongs::is_gone(record);
+    for record in there.map(|entry| entry.record).filter(gone) {
         let begun = repository.resolve(record.base.as_str(), &caller.cancel);
         if matches!(begun.await, Ok(Some(_))) {
             let (name, id) = (&record.name, record.id);

@@ -2,7 +2,7 @@
 
 use cofferdam::home::Home;
 use cofferdam::names::RepoPath;
-use cofferdam::registry::{self, Record, RegistryError};
+use cofferdam::registry::{self, Entry, Record, RegistryError};
 
 use crate::environment::Environment;
 use crate::ui::shell::{branch_option, shell_word};
@@ -21,9 +21,7 @@ pub(super) fn command(words: &str, record: &Record, environment: &Environment) -
 /// All that a checkout has.
 pub(super) fn of_checkout(home: &Home, top: &RepoPath) -> Result<Vec<Record>, RegistryError> {
     let listing = registry::list(home, Some(top))?;
-    let records = listing.entries.into_iter().map(|entry| entry.record);
-    let is_its = |record: &Record| {
-        record.dev.is_some() && record.repository == top.as_path() && record.is_there()
-    };
-    Ok(records.filter(is_its).collect())
+    let there = listing.entries.into_iter().filter(Entry::is_there);
+    let is_its = |record: &Record| record.dev.is_some() && record.repository == top.as_path();
+    Ok(there.map(|entry| entry.record).filter(is_its).collect())
 }

@@ -13,6 +13,7 @@
 mod checker;
 mod concurrent;
 mod environment;
+mod first_start;
 mod full_disk;
 mod interrupts;
 mod keeper;

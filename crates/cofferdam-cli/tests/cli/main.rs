@@ -40,6 +40,7 @@ mod dev_elsewhere;
 mod dev_guarded;
 mod dev_hints;
 mod dev_kept;
+mod dev_killed;
 mod dev_lived;
 mod dev_ports;
 mod dev_push;

@@ -7,7 +7,7 @@ use super::belongs::SameRepository;
 use super::error::RegistryError;
 use super::format;
 use super::lock::{in_use, making};
-use super::record::{Mode, Phase, Record};
+use super::record::{Mode, Phase, Record, Setup};
 use crate::fsx::{self, Context};
 use crate::git::discovery::{Workspace, Workspaces, is_in};
 use crate::git::land::stop_first;
@@ -26,6 +26,13 @@ pub struct Entry {
     pub record: Record,
     /// A process owns it now, or it lives on by itself.
     pub in_use: bool,
+}
+
+impl Entry {
+    /// Whether it lives on, or somebody is making it: nobody has ended it. What a maker that died has left is no sandbox any more.
+    pub fn is_there(&self) -> bool {
+        self.record.lives_on() || (self.in_use && self.record.setup == Setup::Making)
+    }
 }
 
 /// What the state directory holds.

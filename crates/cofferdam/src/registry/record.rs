@@ -348,11 +348,6 @@ impl Record {
         self.lifetime == Lifetime::UntilDeleted && self.phase == Phase::Active
     }
 
-    /// Whether it lives on, or is being made: nobody has ended it.
-    pub fn is_there(&self) -> bool {
-        self.lives_on() || self.setup == Setup::Making
-    }
-
     /// Where its work began that is not home yet: what landed last, else the base.
     pub fn begins(&self) -> &Oid {
         self.landed.as_ref().unwrap_or(&self.base)

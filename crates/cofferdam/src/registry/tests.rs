@@ -52,6 +52,16 @@ fn record(name: &str, repository: &Path) -> Record {
 }
 
 #[test]
+fn one_that_is_being_made_is_there_as_long_as_its_maker() {
+    let mut record = record("one", Path::new("/repository"));
+    record.setup = Setup::Making;
+    for in_use in [true, false] {
+        let record = record.clone();
+        assert_eq!(Entry { record, in_use }.is_there(), in_use);
+    }
+}
+
+#[test]
 fn records_live_and_die_with_their_lock() {
     let dir = tempfile::tempdir().unwrap();
     let home = Home::new(dir.path().join("home"));

@@ -12,7 +12,7 @@ use super::options::Caller;
 use super::plan::error::PlanError;
 use crate::fsx::{self, FileError, lock};
 use crate::names::{BranchName, NameError, RepoPath, Slug};
-use crate::registry::{self, DevSandbox, Record, RegistryError, VolumeMount};
+use crate::registry::{self, DevSandbox, Entry, Record, RegistryError, VolumeMount};
 use crate::text::hex;
 use crate::volumes::{self, Purpose, VolumeError};
 
@@ -146,19 +146,19 @@ pub(super) fn purpose(mount: &VolumeMount) -> Option<Purpose> {
     }
 }
 
-/// The one of this checkout that is for the same, whatever has become of it.
+/// The one of this checkout that is for the same, while it is there. What is left of one whose maker died is cleared up by whoever makes
+/// the next.
 pub fn find(
     caller: &Caller,
     repository: &RepoPath,
     dev: &DevSandbox,
 ) -> Result<Option<Record>, RegistryError> {
     let listing = registry::list(&caller.home, Some(repository))?;
-    let records = listing.entries.into_iter().map(|entry| entry.record);
-    let mut ours = records.filter(|record| {
+    let mut ours = listing.entries.into_iter().filter(|Entry { record, .. }| {
         record.dev.as_ref() == Some(dev) && record.repository == repository.as_path()
     });
     // There is one at most that lives on; what ended and kept something is no dev sandbox any more.
-    Ok(ours.find(Record::is_there))
+    Ok(ours.find(Entry::is_there).map(|entry| entry.record))
 }
 
 /// The right to make, start or end dev sandboxes of a checkout, which one command at a time has. `None`: another one does not give it

@@ -28,7 +28,7 @@ use crate::home::Home;
 use crate::names::SandboxId;
 use crate::registry::written;
 use crate::registry::{
-    self, Entry, Mode, Outcome, Owned, Phase, Record, RegistryError, Strategy, belongs,
+    self, Entry, Mode, Outcome, Owned, Phase, Record, RegistryError, Setup, Strategy, belongs,
 };
 use crate::runs;
 use crate::session::collect::{self, Collector, Reaches, Source};
@@ -494,7 +494,13 @@ pub(in crate::session) async fn recover_in(
     let mut said = Vec::new();
     for Entry { record, .. } in dead {
         let name = record.name.clone();
+        let half_made = record.setup == Setup::Making;
         match recover_one(home, repo, record, caller_home, false, cancel).await {
+            Ok(done) if half_made && done.ended && matches!(done.landing, Landing::Nothing) => {
+                said.push(format!(
+                    "the making of sandbox `{name}` was cut short here, and what there was of it is cleared up"
+                ));
+            }
             Ok(done) => said.push(format!(
                 "sandbox `{name}`, whose command had died here, was finished first: {}",
                 done.landing
