@@ -3,6 +3,7 @@
 use cofferdam::fsx::write_private;
 
 use crate::containers;
+use crate::dev_untouched::GitDirectory;
 use crate::environment::finish;
 use crate::lives::Lives;
 
@@ -327,15 +328,11 @@ fn branches_live_side_by_side_on_the_shelf() {
         "https://me:token@example.com/a.git",
     ]);
     // The host's git directory is read, and nothing of it is written.
-    let its = || {
-        lives
-            .shell("cd repository/.git && find . -printf '%p %s %T@ %m\n' | sort")
-            .stdout
-    };
-    let before = its();
+    let before = GitDirectory::of(&lives);
     let ready = lives.cofferdam(&["checkout", "feature/one"]).expect_code(0);
     assert_eq!(ready.stdout, "/repo-shelf/worktrees/feature__one\n");
-    assert_eq!(its(), before);
+    let after = GitDirectory::of(&lives);
+    assert_eq!(after.changed_since(&before), [""; 0]);
     let started = lives.cofferdam(&["list", "--names"]).expect_code(0);
     assert_eq!(started.stdout, "", "nothing is started for it");
     // One that was cut short is not taken for whole, and nothing that lies in the way is lost.

@@ -49,6 +49,7 @@ mod dev_renewed;
 mod dev_root;
 mod dev_shelf;
 mod dev_shown;
+mod dev_untouched;
 mod dies;
 mod doctor;
 mod ended_unasked;
