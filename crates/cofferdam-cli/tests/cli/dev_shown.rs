@@ -1,8 +1,11 @@
 //! What a dev sandbox's container would be made with, and the recipe of its image.
 
-use crate::containers;
-use crate::images::hinted;
-use crate::lives::Lives;
+use cofferdam_lab::skip;
+use cofferdam_lab::turn::Turn;
+
+use crate::containers::{self, World, own};
+use crate::images::{BASE, hinted};
+use crate::lives::{Lives, OnTerminal};
 
 // covers: S3-41, S3-123
 #[test]
@@ -169,6 +172,7 @@ fn init_prepares_a_repository() {
 /// The first one is built without being read: it is ours. Nothing else is.
 #[test]
 fn init_builds_what_it_wrote_and_shows_all_else() {
+    let _turn = Turn::of_image(BASE).unwrap();
     for world in containers::worlds() {
         let words = ["init", ".", "--build", "--sandbox", world.engine];
         let built = world.cofferdam(&words);
@@ -216,5 +220,72 @@ fn the_recipe_that_init_writes_is_built() {
             .expect_code(0);
         containers::own(world.engine, &["rmi", &base]).unwrap();
         world.environment.expect_clean();
+    }
+}
+
+/// The base of an engine, which has none, for the time of a test. It has the turn of that name.
+struct Base(&'static str);
+
+impl Base {
+    /// `None`: the machine has one of its own.
+    fn of(world: &World) -> Option<Self> {
+        let engine = world.engine;
+        if own(engine, &["image", "inspect", BASE]).is_ok() {
+            return None;
+        }
+        own(engine, &["tag", containers::IMAGE, BASE]).unwrap();
+        Some(Self(engine))
+    }
+}
+
+impl Drop for Base {
+    fn drop(&mut self) {
+        let _ = own(self.0, &["rmi", BASE]);
+    }
+}
+
+/// The dev sandbox that is made next has what was built, by itself.
+#[track_caller]
+fn is_taken(world: &World) {
+    let start = ["start", "--sandbox", world.engine];
+    let made = world.cofferdam(&start).expect_code(0);
+    assert!(!made.stderr.contains("is not built"), "{made}");
+    assert_eq!(world.status("dev", "image"), world.image());
+    let seen = world.exec_in("dev", "git --version").expect_code(0);
+    assert!(seen.stdout.starts_with("git version"), "{seen}");
+    world.cofferdam(&["delete", "dev"]).expect_code(0);
+    world
+        .cofferdam(&[world.engine, "remove-image"])
+        .expect_code(0);
+    world.expect_no_image();
+}
+
+/// Where the base is there, by its option and by an answer.
+#[test]
+fn what_init_builds_is_what_start_takes() {
+    let _turn = Turn::of_image(BASE).unwrap();
+    for world in containers::worlds() {
+        let engine = world.engine;
+        let Some(_base) = Base::of(&world) else {
+            skip!("{engine}: the machine has {BASE}");
+            continue;
+        };
+        world.expect_no_image();
+        let init = ["init", ".", "--sandbox", engine];
+        let built = world.cofferdam(&[&init[..], &["--build"]].concat());
+        let built = built.expect_code(0);
+        let named = format!("built: {} on ", world.image());
+        assert!(built.stdout.starts_with(&named), "{built}");
+        is_taken(&world);
+
+        let mut asked = OnTerminal::start(&world.command(&init), (40, 100));
+        asked.expect("prompts to begin with:");
+        asked.press("\r");
+        asked.expect("build the image now? [y/N]");
+        asked.press("y\r");
+        asked.expect("built:");
+        asked.ends_with(0);
+        is_taken(&world);
+        world.expect_clean();
     }
 }

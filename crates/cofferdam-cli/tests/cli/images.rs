@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use cofferdam_lab::skip;
+use cofferdam_lab::turn::Turn;
 
 use crate::containers::{World, own, worlds};
 use crate::environment::{Done, TestEnvironment, finish};
@@ -11,6 +12,8 @@ use crate::readme::blocks;
 
 /// An image with a shell alone; `scripts/test` makes it.
 pub(crate) const SHELL: &str = "busybox:latest";
+/// The base that is taken where nobody names another. All tests of an engine have one: [`Turn::of_image`].
+pub(crate) const BASE: &str = "cofferdam-base:latest";
 
 pub(crate) fn dockerfile(environment: &TestEnvironment, text: &str) {
     environment.write(".cofferdam/Dockerfile", text);
@@ -234,6 +237,7 @@ fn programs_of_a_build_are_behind_the_wall() {
 // covers: S3-23 S3-29
 #[test]
 fn a_base_that_is_not_there_is_named_and_not_looked_for_elsewhere() {
+    let _turn = Turn::of_image(BASE).unwrap();
     for world in worlds() {
         dockerfile(
             &world.environment,
@@ -277,8 +281,9 @@ fn a_base_that_is_not_there_is_named_and_not_looked_for_elsewhere() {
 
 #[test]
 fn where_no_image_was_built_the_message_says_how() {
+    let _turn = Turn::of_image(BASE).unwrap();
     for world in worlds() {
-        let ours = ["cofferdam-base:latest", "debian:bookworm-slim"];
+        let ours = [BASE, "debian:bookworm-slim"];
         if ours
             .iter()
             .any(|name| own(world.engine, &["image", "inspect", name]).is_ok())
@@ -365,6 +370,7 @@ fn a_container_as_readme_has_it() {
         skip!("builds an image: only with `scripts/test --all`");
         return;
     }
+    let _turn = Turn::of_image(BASE).unwrap();
     let (base, of_a_day) = ("debian:bookworm-slim", base_of_a_day());
     for world in worlds().iter().filter(|world| world.engine == "docker") {
         if let Err(why) = own("docker", &["image", "inspect", base]) {
@@ -451,7 +457,7 @@ fn a_container_as_readme_has_it() {
             }
         }
         own("docker", &["rmi", "my-image"]).unwrap();
-        own("docker", &["rmi", "cofferdam-base:latest"]).unwrap();
+        own("docker", &["rmi", BASE]).unwrap();
         if !is_pulled {
             own("docker", &["rmi", &of_a_day]).unwrap();
         }

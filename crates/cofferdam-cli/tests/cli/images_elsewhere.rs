@@ -4,10 +4,11 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use cofferdam_lab::skip;
+use cofferdam_lab::turn::Turn;
 
 use crate::containers::{World, own, worlds};
 use crate::environment::{Done, finish};
-use crate::images::{SHELL, dockerfile, hinted};
+use crate::images::{BASE, SHELL, dockerfile, hinted};
 use crate::lives::OnTerminal;
 
 // covers: S3-28
@@ -30,6 +31,7 @@ fn a_path_names_the_repository_and_each_command_works_as_printed() {
             there(&command.iter().map(String::as_str).collect::<Vec<_>>())
         };
         // Where Debian is there, or the base, that is what it has until then.
+        let turn = Turn::of_image(BASE).unwrap();
         let made = world.cofferdam(&["create", "early", "--sandbox", engine]);
         if made.status.success() {
             let own = world.image();
@@ -43,6 +45,7 @@ fn a_path_names_the_repository_and_each_command_works_as_printed() {
             );
             skip!("{engine}: it has neither Debian nor the base");
         }
+        drop(turn);
         let shown = there(&[engine, "build-image", path]).expect_code(1);
         assert!(shown.stderr.contains("RUN touch /there"), "{shown}");
         world.expect_no_image();
