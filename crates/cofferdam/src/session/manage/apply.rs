@@ -58,12 +58,15 @@ pub async fn apply(
     if matches!(applied, Applied::Nothing) {
         target.refuse_unpushed(&repo, record, true).await?;
         // What is not here did not get this far.
-        if let Some(Landing::Refused { why, pack }) = record.outcome.as_ref().map(|one| &one.landing) {
+        if let Some(Landing::Refused { why, pack }) =
+            record.outcome.as_ref().map(|one| &one.landing)
+        {
             return Err(ManageError::Refused {
                 name: record.name.to_string(),
                 why: why.clone(),
                 pack: pack.clone(),
-                has_files: record.lives_on() || record.mode.owns_files() && record.has_files(&target.home),
+                has_files: record.lives_on()
+                    || record.mode.owns_files() && record.has_files(&target.home),
             });
         }
     }

@@ -72,7 +72,10 @@ pub(super) async fn uncommitted_in(
         return Ok(None);
     }
     // What could not be looked at has no name.
-    let files = changes.0.iter().filter(|one| !one.path.as_os_str().is_empty());
+    let files = changes
+        .0
+        .iter()
+        .filter(|one| !one.path.as_os_str().is_empty());
     let files = files.map(|one| {
         let name = crate::text::printable_bytes_line(one.path.as_os_str().as_bytes());
         match one.kind {
