@@ -56,7 +56,7 @@ pub(crate) async fn run(
             let name = shell_word(&arguments.name);
             return Err(CliError::Failed {
                 message: format!(
-                    "nothing was changed: {name} has uncommitted work in its worktree {}",
+                    "nothing was changed: {name} has uncommitted work in its worktree {}, and no gate checks what you commit there",
                     shell_word(&path)
                 ),
                 hint: format!(

@@ -111,6 +111,7 @@ mod made_directories;
 mod man;
 mod mcp;
 mod mcp_accepted;
+mod mcp_by_paths;
 mod mcp_client;
 mod mcp_commits;
 mod mcp_containers;

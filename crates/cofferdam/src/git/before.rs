@@ -388,6 +388,7 @@ fn choose(
         }
         let untracked = match change.kind {
             ChangeKind::Submodule { .. }
+            | ChangeKind::Trap
             | ChangeKind::Tracked {
                 unstaged: false, ..
             } => continue,

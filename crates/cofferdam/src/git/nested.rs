@@ -63,6 +63,33 @@ pub fn scan(top: &Path, closed: Closed) -> Result<BTreeSet<PathBuf>, FileError> 
     Ok(walk(top, closed, false, None, None)?.git)
 }
 
+/// A pipe in the place of `.gitignore` and the like below `top`, relative to it: git opens it by its name alone, and waits for ever.
+/// Nothing is changed to look; what cannot be listed git cannot list either.
+///
+/// Blocks as [`scan`] does.
+pub fn trap(top: &Path) -> Result<Option<PathBuf>, FileError> {
+    let root = beneath::root(top).context("open", top)?;
+    let scan = Scan {
+        top,
+        closed: Closed::Skip,
+        root: root.as_fd(),
+        counts: counted_links(&root),
+        doors: false,
+        traps: true,
+        look: None,
+        expected: None,
+        whole: None,
+    };
+    let found = scan.levels(&mut Compared::default())?.git;
+    let kind = |path: &PathBuf| path.file_name().is_some_and(is_trap_name);
+    Ok(found.into_iter().find(kind))
+}
+
+/// Whether git may open it by its name alone, and it is no git directory.
+pub fn is_trap_name(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b".git") && !name.eq_ignore_ascii_case(".git")
+}
+
 /// Before an agent: as [`scan`] with [`Closed::Skip`], and every socket, pipe and device; also what the inodes
 /// say where `inodes` is set, which costs a system call for each file. Lists also the directories in which
 /// there are only files: any of them may be a socket, and the kernel's list does not know those of other
@@ -88,6 +115,7 @@ pub fn scan_whole(top: &Path, inodes: bool, most: usize) -> Result<Option<Found>
         root: root.as_fd(),
         counts: None,
         doors: true,
+        traps: false,
         look: inodes.then_some(Look::Before),
         expected: None,
         whole: Some(Whole { seen: &seen, most }),
@@ -129,6 +157,7 @@ fn walk(
         root: root.as_fd(),
         counts: counted_links(&root),
         doors,
+        traps: closed == Closed::Open,
         look,
         expected: expected.as_ref(),
         whole: None,
@@ -175,6 +204,8 @@ struct Scan<'a> {
     /// The file system in which the links of a directory tell how many directories are in it.
     counts: Option<(u32, u32)>,
     doors: bool,
+    /// Whether pipes at which git would wait are found.
+    traps: bool,
     look: Option<Look<'a>>,
     /// Compared with what is looked at.
     expected: Option<&'a Expected<'a>>,
@@ -300,7 +331,7 @@ impl Scan<'_> {
                 }
             }
             seen.git.extend(bare.head().map(|head| path.join(head)));
-            if self.closed == Closed::Open {
+            if self.traps {
                 for name in [".gitignore", ".gitattributes"] {
                     if kind(name)? == Some(FileType::Fifo) {
                         seen.git.push(path.join(name));
@@ -362,7 +393,7 @@ impl Scan<'_> {
                 inodes.extend(Entry::look(&looked, name));
             }
             // Git opens these by their names alone, and a pipe keeps it waiting for ever.
-            let is_trap = || self.closed == Closed::Open && name.starts_with(b".git");
+            let is_trap = || self.traps && name.starts_with(b".git");
             let is_pipe = kind == FileType::Fifo;
             if name.eq_ignore_ascii_case(b".git") || (is_pipe && is_trap()) {
                 seen.git.push(below());

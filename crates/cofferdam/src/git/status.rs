@@ -22,6 +22,8 @@ pub enum ChangeKind {
     Submodule { staged: bool },
     /// Not tracked and not ignored. A directory's path ends with `/`.
     Untracked,
+    /// A pipe in the place of `.gitignore` and the like, at which git would wait for ever: whatever else differs is not known.
+    Trap,
 }
 
 /// One path that differs, relative to the working tree's top.

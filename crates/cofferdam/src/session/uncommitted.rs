@@ -1,15 +1,18 @@
 //! What in a worktree is in no commit. Where its branch moved while an agent worked there, a file may be as the
 //! agent committed it or as the branch has it: neither is work that would be lost with the worktree.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::git::status::Changes;
+use crate::fsx::FileError;
+use crate::git::nested;
+use crate::git::status::{Change, ChangeKind, Changes};
 use crate::git::worktree::{self, Worktree, WorktreeError};
 use crate::git::{Oid, Repository, UserRules};
 
-/// What is neither as `tip` has it nor as one of `others` has it. `scratch`: as for [`worktree::dirty`].
+/// What is neither as `tip` has it nor as one of `others` has it; where git would wait at a pipe for ever, that pipe alone.
+/// `scratch`: as for [`worktree::dirty`].
 pub(super) async fn uncommitted(
     repo: &Repository,
     worktree: &Worktree,
@@ -18,6 +21,10 @@ pub(super) async fn uncommitted(
     scratch: &Path,
     cancel: &CancellationToken,
 ) -> Result<Changes, WorktreeError> {
+    if let Some(path) = trap(&worktree.path).await? {
+        let kind = ChangeKind::Trap;
+        return Ok(Changes(vec![Change { path, kind }]));
+    }
     let look = |tip| worktree::dirty(repo, worktree, tip, rules, scratch.to_owned(), cancel);
     let mut found = look(tip).await?;
     for other in others.iter().filter(|&other| other != tip) {
@@ -31,6 +38,12 @@ pub(super) async fn uncommitted(
         });
     }
     Ok(found)
+}
+
+async fn trap(top: &Path) -> Result<Option<PathBuf>, FileError> {
+    let path = top.to_owned();
+    let found = tokio::task::spawn_blocking(move || nested::trap(&path)).await;
+    found.unwrap_or_else(|error| Err(FileError::new("list", top, std::io::Error::other(error))))
 }
 
 /// An untracked directory stands for what is in it.

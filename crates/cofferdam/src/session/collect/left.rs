@@ -47,8 +47,8 @@ pub(super) const PLACE: &str = "reader";
 pub(super) struct Left {
     /// The index differs from the commit, or everything had to be looked at.
     pub staged: bool,
-    /// Something of the commit is not there as the commit has it.
-    pub changed: bool,
+    /// What of the commit is not there as the commit has it; none where everything had to be looked at.
+    pub changed: BTreeSet<PathBuf>,
     /// What is there and neither in the commit nor ignored.
     pub new: Vec<PathBuf>,
     /// What is in the commit, of all that may have been changed; none where everything had to be looked at.
@@ -58,8 +58,16 @@ pub(super) struct Left {
 }
 
 impl Left {
+    /// Where nobody could tell.
+    pub(super) fn unknown() -> Self {
+        Self {
+            staged: true,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn is_nothing(&self) -> bool {
-        !self.staged && !self.changed && self.new.is_empty()
+        !self.staged && self.changed.is_empty() && self.new.is_empty()
     }
 }
 
@@ -72,8 +80,8 @@ macro_rules! filters {
     };
 }
 
-/// Exits with 0 where it could tell. Answers: `staged` or nothing, `changed` or nothing, what of the names is in the commit, what of the
-/// directories, which names are ignored; each list with an empty name behind it.
+/// Exits with 0 where it could tell. Answers: `staged` or nothing, what of the commit is not there as it has it, what of the names is in
+/// the commit, what of the directories, which names are ignored; each list with an empty name behind it.
 const COMPARE: &str = concat!(
     filters!(),
     "export LC_ALL=C
@@ -89,7 +97,8 @@ const COMPARE: &str = concat!(
     export GIT_INDEX_FILE=\"$work/index\"
     git update-index -z --index-info <\"$work/tree\" || exit 2
     git update-index --ignore-submodules --refresh >/dev/null
-    case $? in 0) printf '\\0' ;; 1) printf 'changed\\0' ;; *) exit 2 ;; esac
+    test $? -le 1 || exit 2
+    git diff-files -z --name-only --no-renames --ignore-submodules=all && printf '\\0' || exit 2
     git ls-files -z && printf '\\0' || exit 2
     if test -s \"$READER/directories\"; then
         xargs -0 git ls-tree -z --full-tree \"$head\" -- <\"$READER/directories\" || exit 2
@@ -237,27 +246,16 @@ impl Collector<'_> {
 
     /// Beside what [`Self::left`] has put there, for a commit of it. Where nobody could tell, everything is added.
     pub(super) fn put_left(&self, owned: &Owned, left: Option<Left>) -> Result<(), FileError> {
-        let reader = owned.directory().join(PLACE);
-        let left = left.unwrap_or_else(|| Left {
-            staged: true,
-            ..Left::default()
-        });
+        let left = left.unwrap_or_else(Left::unknown);
+        self.put_index_of(owned, &left)?;
+        put_lists(owned, &left)
+    }
+
+    /// The index that a commit of it begins with, where it begins with one.
+    pub(super) fn put_index_of(&self, owned: &Owned, left: &Left) -> Result<(), FileError> {
         let changed = left.there.iter().chain(&left.new);
         self.put_index(owned, &changed.map(PathBuf::as_path).collect())?;
-        let mut add: BTreeSet<PathBuf> = (left.new.iter())
-            // Git's name for a repository in it.
-            .map(|path| match (path.ends_with(".git"), path.parent()) {
-                (true, Some(repository)) => repository.to_owned(),
-                _ => path.clone(),
-            })
-            .collect();
-        if !left.staged {
-            // The index has what the commit has, so git knows each of them.
-            let gone = left.tracked.difference(&left.there);
-            fsx::write_with_mode(&reader.join(GONE), &list(gone), 0o644)?;
-            add.extend(left.there.iter().cloned());
-        }
-        fsx::write_with_mode(&reader.join(ADD), &list(add.iter()), 0o644)
+        Ok(())
     }
 
     /// Runs `script` over the files in a jail. `None`: it could not tell.
@@ -288,6 +286,25 @@ impl Collector<'_> {
         let done = jail::run(request, self.cancel).await.ok()?;
         done.exit.success().then_some(done.stdout)
     }
+}
+
+/// Which paths a commit of it is made of.
+pub(super) fn put_lists(owned: &Owned, left: &Left) -> Result<(), FileError> {
+    let reader = owned.directory().join(PLACE);
+    let mut add: BTreeSet<PathBuf> = (left.new.iter())
+        // Git's name for a repository in it.
+        .map(|path| match (path.ends_with(".git"), path.parent()) {
+            (true, Some(repository)) => repository.to_owned(),
+            _ => path.clone(),
+        })
+        .collect();
+    if !left.staged {
+        // The index has what the commit has, so git knows each of them.
+        let gone = left.tracked.difference(&left.there);
+        fsx::write_with_mode(&reader.join(GONE), &list(gone), 0o644)?;
+        add.extend(left.there.intersection(&left.changed).cloned());
+    }
+    fsx::write_with_mode(&reader.join(ADD), &list(add.iter()), 0o644)
 }
 
 /// Puts the paths that are to be in no commit beside what [`Collector::left`] has put there.
@@ -403,7 +420,7 @@ fn take_list(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 /// What [`COMPARE`] answered.
 fn read(answer: &[u8], upper: &Upper) -> Option<Left> {
     let (staged, rest) = split_once(answer)?;
-    let (changed, rest) = split_once(rest)?;
+    let (changed, rest) = take_list(rest)?;
     let (tracked, rest) = take_list(rest)?;
     let (directories, rest) = take_list(rest)?;
     let (ignored, rest) = take_list(rest)?;
@@ -427,7 +444,7 @@ fn read(answer: &[u8], upper: &Upper) -> Option<Left> {
     };
     Some(Left {
         staged: !staged.is_empty(),
-        changed: !changed.is_empty(),
+        changed: paths(changed).map(Path::to_owned).collect(),
         new: upper.files.iter().filter(is_new).cloned().collect(),
         there: (upper.files.iter())
             .filter(|path| tracked.contains(*path))

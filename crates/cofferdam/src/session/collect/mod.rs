@@ -29,6 +29,7 @@ use crate::registry::{Mode, Outcome, Owned, Phase, Strategy};
 use crate::sandbox::IsolatedSandbox;
 use changed::Taken;
 
+mod by_paths;
 mod changed;
 pub(super) mod error;
 mod home;
@@ -37,6 +38,7 @@ pub(super) use landing::left_at;
 mod left;
 mod on_host;
 mod packing;
+mod recording;
 mod rest;
 mod tips;
 mod unchanged;
@@ -44,8 +46,10 @@ mod unchanged;
 pub use error::CollectError;
 pub(super) use home::{keeps_work, set_aside, sets_aside};
 pub(super) use packing::rules;
-pub(super) use rest::{ANSWER, COMMIT_THE_REST, Recording};
-pub use rest::{Recorded, Rest};
+pub use recording::Recorded;
+pub(super) use recording::Recording;
+pub use rest::Rest;
+pub(super) use rest::{ANSWER, COMMIT_THE_REST};
 pub(super) use unchanged::Seen;
 
 /// Where the sandbox's repository can be read.

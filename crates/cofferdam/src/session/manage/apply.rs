@@ -7,7 +7,7 @@ use super::checkout::take_for_checkout;
 use super::taken_out::{self, Destination};
 use super::{ManageError, SandboxRef, applying};
 use crate::git::gate;
-use crate::git::land::{self, Applied, TakenBack};
+use crate::git::land::{self, Applied, Landing, TakenBack};
 use crate::git::{DiffStyle, Oid, Repository};
 use crate::registry::Owned;
 use crate::session::barred::barred;
@@ -57,6 +57,18 @@ pub async fn apply(
     let applied = applied.map_err(CollectError::from)?;
     if matches!(applied, Applied::Nothing) {
         target.refuse_unpushed(&repo, record, true).await?;
+        // What is not here did not get this far.
+        if let Some(Landing::Refused { why, pack }) =
+            record.outcome.as_ref().map(|one| &one.landing)
+        {
+            return Err(ManageError::Refused {
+                name: record.name.to_string(),
+                why: why.clone(),
+                pack: pack.clone(),
+                has_files: record.lives_on()
+                    || record.mode.owns_files() && record.has_files(&target.home),
+            });
+        }
     }
     // What was in its way left an earlier one as it is.
     let unfinished = match &applied {

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::ManageError;
 use super::tips::tips;
+use crate::git::status::ChangeKind;
 use crate::git::worktree::Worktree;
 use crate::git::{Oid, Repository, UserRules, identity};
 use crate::home::Home;
@@ -71,11 +72,20 @@ pub(super) async fn uncommitted_in(
         return Ok(None);
     }
     // What could not be looked at has no name.
-    let files = changes.0.iter().map(|one| one.path.as_os_str().as_bytes());
-    let files = files.filter(|path| !path.is_empty());
+    let files = changes
+        .0
+        .iter()
+        .filter(|one| !one.path.as_os_str().is_empty());
+    let files = files.map(|one| {
+        let name = crate::text::printable_bytes_line(one.path.as_os_str().as_bytes());
+        match one.kind {
+            ChangeKind::Trap => format!("{name} (a pipe, at which git would wait for ever)"),
+            _ => name,
+        }
+    });
     Ok(Some(Uncommitted {
         path: path.clone(),
-        files: files.map(crate::text::printable_bytes_line).collect(),
+        files: files.collect(),
     }))
 }
 
