@@ -13,6 +13,7 @@ mod apart;
 mod asked;
 mod at_once;
 mod beside;
+mod bind_attacks;
 mod checked;
 mod checks_inside;
 mod codex;
