@@ -135,6 +135,7 @@ mod out_of_place;
 mod paused_exec;
 mod plan;
 mod planted;
+mod ports_race;
 mod previous;
 mod programs;
 mod prompt;
