@@ -23,6 +23,7 @@ use cofferdam::sandbox::{
 use cofferdam::session::living::{self, Named};
 use cofferdam::session::{Caller, Event, EventSink, Session, SessionExec, SessionOptions, Task};
 use cofferdam::wall::WallSpec;
+use cofferdam::wall::gateway_process;
 use cofferdam::wall::rules::Sources;
 use cofferdam::wall::supervisor::Supervisor;
 use cofferdam_guest::protocol::files::{self, Entry, Known};
@@ -35,7 +36,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const PROCESSES: usize = 100;
 
 const USAGE: &str = "usage: bench_engine docker|podman create|ready|steps|steps-ready|exec|terminal|pause|resume SOCKET IMAGE N
-                    docker|podman in|out SOCKET IMAGE DIR N | session|session-ready|memory SOCKET IMAGE REPO N";
+                    docker|podman in|out SOCKET IMAGE DIR N | session|session-ready|memory|crowd SOCKET IMAGE REPO N";
 /// Anybody may write there in the image.
 const INSIDE: &str = "/data";
 /// Bytes of one file that comes out.
@@ -95,6 +96,7 @@ async fn bench(words: Vec<String>) -> Result<()> {
         ("session", [repo]) => bench.session(Path::new(repo), count, false).await,
         ("session-ready", [repo]) => bench.session(Path::new(repo), count, true).await,
         ("memory", [repo]) => bench.memory(Path::new(repo), count).await,
+        ("crowd", [repo]) => bench.crowd(Path::new(repo), count).await,
         ("exec", []) => bench.exec(count).await,
         ("inside", [repo]) => bench.inside(Path::new(repo), count).await,
         ("iterate", [repo]) => bench.iterate(Path::new(repo), count).await,
@@ -109,6 +111,13 @@ async fn bench(words: Vec<String>) -> Result<()> {
         ("resume", []) => bench.pause(count, false).await,
         _ => Err(USAGE.into()),
     }
+}
+
+/// A sandbox that stays, and what of it is ours.
+struct Alone {
+    caller: Caller,
+    name: String,
+    processes: [u32; 2],
 }
 
 struct Bench<'a> {
@@ -334,20 +343,50 @@ impl Bench<'_> {
         Ok(living::end(caller, &named, &self.engine).await?)
     }
 
+    /// One that nobody looks at any more: its guest and its supervisor.
+    async fn left_alone(&self, repo: &Path, number: usize) -> Result<Alone> {
+        let (caller, options) = self.session_of(repo, number)?;
+        let session = Session::create(&caller, &options).await?;
+        let state = caller.home.sandbox(session.id());
+        let found = Supervisor::connect(&state).await?.ok_or("no supervisor")?;
+        let guest = session.process().ok_or("no guest")?;
+        let name = session.name().to_string();
+        session.detach();
+        Ok(Alone {
+            caller,
+            name,
+            processes: [guest, found.1.process],
+        })
+    }
+
+    async fn over(&self, repo: &Path, alone: Alone) -> Result<()> {
+        let named = Named::find(&alone.caller, repo, &alone.name).await?;
+        Ok(living::end(&alone.caller, &named, &self.engine).await?)
+    }
+
     /// Proportional set sizes of its guest and its supervisor together, in KiB.
     async fn memory(&self, repo: &Path, count: usize) -> Result<()> {
         for number in 0..count {
-            let (caller, options) = self.session_of(repo, number)?;
-            let session = Session::create(&caller, &options).await?;
-            let state = caller.home.sandbox(session.id());
-            let found = Supervisor::connect(&state).await?.ok_or("no supervisor")?;
-            let guest = session.process().ok_or("no guest")?;
-            let name = session.name().to_string();
-            session.detach();
+            let alone = Box::pin(self.left_alone(repo, number)).await?;
             tokio::time::sleep(SETTLED).await;
-            println!("{}", kib(guest)? + kib(found.1.process)?);
-            let named = Named::find(&caller, repo, &name).await?;
-            living::end(&caller, &named, &self.engine).await?;
+            println!("{}", together(&alone.processes)?);
+            Box::pin(self.over(repo, alone)).await?;
+        }
+        Ok(())
+    }
+
+    /// The same of so many that are idle at once and of the gateway that they have in common: the share of one.
+    async fn crowd(&self, repo: &Path, count: usize) -> Result<()> {
+        let mut all = Vec::new();
+        for number in 0..count {
+            all.push(Box::pin(self.left_alone(repo, number)).await?);
+        }
+        let mut processes: Vec<u32> = all.iter().flat_map(|one| one.processes).collect();
+        processes.push(gateway_process(&self.home)?.ok_or("no gateway")?);
+        tokio::time::sleep(SETTLED).await;
+        println!("{}", together(&processes)? / count as u64);
+        for alone in all {
+            Box::pin(self.over(repo, alone)).await?;
         }
         Ok(())
     }
@@ -545,6 +584,10 @@ fn files_below(directory: &Path) -> std::io::Result<usize> {
         };
     }
     Ok(found)
+}
+
+fn together(processes: &[u32]) -> Result<u64> {
+    processes.iter().map(|one| kib(*one)).sum()
 }
 
 fn kib(process: u32) -> Result<u64> {

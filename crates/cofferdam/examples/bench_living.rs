@@ -23,12 +23,13 @@ use cofferdam::session::{
     Caller, Event, EventSink, NetworkOptions, PromptSource, RunLog, RunOptions, Session,
     SessionExec, SessionOptions, Task, Watcher,
 };
+use cofferdam::wall::gateway_process;
 use cofferdam::wall::supervisor::Supervisor;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str = "usage: bench_living exec REPO N | spawn N | create REPO N | run REPO N | iterate REPO N | stream|stream-memory REPO MIB | pause|resume|resume-walled REPO N | \
-                     freeze|thaw N | collect|collect-layer REPO N | memory REPO N [COFFERDAM] | wakeups REPO SECONDS [COFFERDAM]\n\
+                     freeze|thaw N | collect|collect-layer REPO N | crowd REPO N | memory REPO N [COFFERDAM] | wakeups REPO SECONDS [COFFERDAM]\n\
                      with the command that watches it: of one that works in the checkout";
 /// The word by which the command watches.
 const WATCH: &str = "watch-checkout";
@@ -76,6 +77,7 @@ async fn bench(words: Vec<String>) -> Result<()> {
                 }
                 "collect" => Box::pin(bench.collect(count, false)).await,
                 "collect-layer" => Box::pin(bench.collect(count, true)).await,
+                "crowd" => Box::pin(bench.crowd(count)).await,
                 "memory" => Box::pin(bench.memory(count)).await,
                 "wakeups" => Box::pin(bench.wakeups(count as u64)).await,
                 _ => Err(USAGE.into()),
@@ -362,9 +364,9 @@ impl Bench {
         self.deleted(session).await
     }
 
-    /// The processes of a sandbox behind its wall that nobody has looked at for some seconds: guest and supervisor, and what watches
-    /// the checkout that it works in.
-    async fn idle(&self, name: &str) -> Result<Vec<u32>> {
+    /// The processes of a sandbox behind its wall that nobody looks at any more: guest and supervisor, and what watches the checkout
+    /// that it works in.
+    async fn left_alone(&self, name: &str) -> Result<Vec<u32>> {
         let options = self.options(name, NetworkOptions::default())?;
         let session = Session::create(&self.caller, &options).await?;
         let state = self.caller.home.sandbox(session.id());
@@ -375,6 +377,12 @@ impl Bench {
             processes.push(watching(&session.id().to_string())?);
         }
         session.detach();
+        Ok(processes)
+    }
+
+    /// The same of one that nobody has looked at for some seconds.
+    async fn idle(&self, name: &str) -> Result<Vec<u32>> {
+        let processes = Box::pin(self.left_alone(name)).await?;
         tokio::time::sleep(SETTLED).await;
         Ok(processes)
     }
@@ -390,9 +398,24 @@ impl Bench {
         for number in 0..count {
             let name = format!("memory-{number}");
             let all = self.idle(&name).await?;
-            let sizes = all.iter().map(|one| kib(*one));
-            println!("{}", sizes.sum::<Result<u64>>()?);
+            println!("{}", together(&all)?);
             Box::pin(self.over(&name)).await?;
+        }
+        Ok(())
+    }
+
+    /// The same of so many that are idle at once and of the gateway that they have in common: the share of one.
+    async fn crowd(&self, count: usize) -> Result<()> {
+        let names: Vec<String> = (0..count).map(|number| format!("crowd-{number}")).collect();
+        let mut all = Vec::new();
+        for name in &names {
+            all.extend(Box::pin(self.left_alone(name)).await?);
+        }
+        all.push(gateway_process(&self.caller.home)?.ok_or("no gateway")?);
+        tokio::time::sleep(SETTLED).await;
+        println!("{}", together(&all)? / count as u64);
+        for name in &names {
+            Box::pin(self.over(name)).await?;
         }
         Ok(())
     }
@@ -429,6 +452,10 @@ fn watching(id: &str) -> Result<u32> {
         }
     }
     Err("nobody watches".into())
+}
+
+fn together(processes: &[u32]) -> Result<u64> {
+    processes.iter().map(|one| kib(*one)).sum()
 }
 
 fn kib(process: u32) -> Result<u64> {

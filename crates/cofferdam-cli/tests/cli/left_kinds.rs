@@ -2,53 +2,44 @@
 //! None of it is opened, and what comes out of it are plain files.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 use cofferdam_lab::skip;
 
 use crate::environment::TestEnvironment;
 
-/// An agent can make no device, not even one that says of a file that it is gone, and no set-user-id file. Where they are
-/// all the same, git has no devices and no such rights, and none is opened.
-#[test]
-fn devices_and_rights_and_second_names_stay_inside() {
-    let environment = TestEnvironment::with_repository();
-    let script = "set -e; ln README.md second; echo more >> second; ln second src/third
-        cp /bin/true tool; chmod u+s tool 2>/dev/null && exit 8
-        for device in 'c 1 3' 'c 1 5' 'b 7 0' 'c 0 0'; do mknod made $device 2>/dev/null && exit 9; done; test ! -e made";
-    environment
-        .run(&["--name", "left", "-q"], script)
-        .expect_code(0);
-    let state = environment.home().join(".cofferdam/state");
-    let state = state.read_dir().unwrap().flatten().next().unwrap().path();
-    let upper = state.join("layer/upper");
-    // Whoever could all the same.
+/// Fails where an agent could make a device, even one that says of a file that it is gone, or a set-user-id file.
+pub(crate) const KINDS: &str = "set -e; ln README.md second; echo more >> second; ln second src/third
+    cp /bin/true tool; chmod u+s tool 2>/dev/null && exit 8
+    for device in 'c 1 3' 'c 1 5' 'b 7 0' 'c 0 0'; do mknod made $device 2>/dev/null && exit 9; done; test ! -e made";
+/// What git makes of that.
+pub(crate) const SEEN: &str = "M\tREADME.md\nA\tsecond\nA\tsrc/third\nA\ttool\n";
+
+/// What an agent cannot make, in the directory where [`KINDS`] has run. `false`: there is no device, because only root makes one.
+pub(crate) fn plant(place: &Path) -> bool {
     let rights = std::fs::Permissions::from_mode(0o6755);
-    std::fs::set_permissions(upper.join("tool"), rights).unwrap();
-    let planted = rustix::process::geteuid().is_root();
-    if planted {
-        // `zero` has no end: who read it would never come back.
-        for (name, minor) in [("zero", 5), ("src/null", 3)] {
-            rustix::fs::mknodat(
-                rustix::fs::CWD,
-                upper.join(name),
-                rustix::fs::FileType::CharacterDevice,
-                rustix::fs::Mode::from_raw_mode(0o666),
-                rustix::fs::makedev(1, minor),
-            )
-            .unwrap();
-        }
-    } else {
-        skip!("devices in the upper directory: only root can make them");
+    std::fs::set_permissions(place.join("tool"), rights).unwrap();
+    if !rustix::process::geteuid().is_root() {
+        skip!("devices among an agent's files: only root can make them");
+        return false;
     }
-    let shown = environment
-        .cofferdam(&["diff", "--uncommitted", "left", "--name-status"])
-        .expect_code(0);
-    assert_eq!(
-        shown.stdout, "M\tREADME.md\nA\tsecond\nA\tsrc/third\nA\ttool\n",
-        "{shown}"
-    );
-    environment.cofferdam(&["list"]).expect_code(0);
-    environment.cofferdam(&["apply", "left"]).expect_code(0);
+    // `zero` has no end: who read it would never come back.
+    for (name, minor) in [("zero", 5), ("src/null", 3)] {
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            place.join(name),
+            rustix::fs::FileType::CharacterDevice,
+            rustix::fs::Mode::from_raw_mode(0o666),
+            rustix::fs::makedev(1, minor),
+        )
+        .unwrap();
+    }
+    true
+}
+
+/// What was applied are plain files, each with one name.
+#[track_caller]
+pub(crate) fn came_out_plain(environment: &TestEnvironment) {
     for name in ["README.md", "second", "src/third"] {
         assert_eq!(environment.read(name), "hello\nmore\n", "{name}");
         let found = environment.repository().join(name).metadata().unwrap();
@@ -57,6 +48,25 @@ fn devices_and_rights_and_second_names_stay_inside() {
     let tool = environment.repository().join("tool").metadata().unwrap();
     assert_eq!(tool.mode() & 0o7111, 0o111);
     assert!(!environment.repository().join("zero").exists());
+}
+
+/// Where they are all the same, git has no devices and no such rights, and none is opened.
+#[test]
+fn devices_and_rights_and_second_names_stay_inside() {
+    let environment = TestEnvironment::with_repository();
+    environment
+        .run(&["--name", "left", "-q"], KINDS)
+        .expect_code(0);
+    let state = environment.home().join(".cofferdam/state");
+    let state = state.read_dir().unwrap().flatten().next().unwrap().path();
+    let planted = plant(&state.join("layer/upper"));
+    let shown = environment
+        .cofferdam(&["diff", "--uncommitted", "left", "--name-status"])
+        .expect_code(0);
+    assert_eq!(shown.stdout, SEEN, "{shown}");
+    environment.cofferdam(&["list"]).expect_code(0);
+    environment.cofferdam(&["apply", "left"]).expect_code(0);
+    came_out_plain(&environment);
     environment
         .cofferdam(&["apply", "--undo", "left"])
         .expect_code(0);
@@ -75,20 +85,23 @@ fn devices_and_rights_and_second_names_stay_inside() {
     assert!(!state.exists());
 }
 
-/// A link that leads out of the repository comes out by nothing, and nothing comes out through it.
-#[test]
-fn links_that_lead_out_stay_inside() {
-    let environment = TestEnvironment::with_repository();
-    let key = environment.puts(".ssh/id_rsa", "SECRET\n");
-    let key = key.to_str().unwrap();
-    let cases = [
+/// Each makes a link that leads out of the repository. `key`: a file of the user's.
+pub(crate) fn links(key: &Path) -> [String; 5] {
+    [
         "ln -s /etc/passwd out".to_owned(),
-        format!("ln -s {key} out"),
+        format!("ln -s {} out", key.display()),
         "ln -s ../../../etc/passwd out".to_owned(),
         "mkdir deep; ln -s ../../home deep/out".to_owned(),
         // In the place of a directory with a file of the commit's.
         "mv src moved; ln -s /etc src".to_owned(),
-    ];
+    ]
+}
+
+/// A link that leads out of the repository comes out by nothing, and nothing comes out through it.
+#[test]
+fn links_that_lead_out_stay_inside() {
+    let environment = TestEnvironment::with_repository();
+    let cases = links(&environment.puts(".ssh/id_rsa", "SECRET\n"));
     for mode in ["layer", "copy"] {
         for script in &cases {
             let script = format!("echo new > new; {script}");
@@ -134,21 +147,26 @@ fn links_that_lead_out_stay_inside() {
 }
 
 /// For ten times as much as anybody has, on a machine that has something else to do.
-const LONG: std::time::Duration = std::time::Duration::from_secs(300);
+pub(crate) const LONG: std::time::Duration = std::time::Duration::from_secs(300);
 
-/// 200 levels, and a list of names of 5 MB with `--all`, else of half of one.
-#[test]
-fn deep_and_very_many_names_come_out_in_their_time() {
+/// Makes a list of names of 5 MB with `--all`, else of half of one, and a file below 200 levels. How many names those are without it.
+pub(crate) fn many_names() -> (usize, String) {
     let number = if cofferdam_lab::sample::all() {
         21_000
     } else {
         2_100
     };
-    let environment = TestEnvironment::with_repository();
     let script = format!(
         "perl -e 'for (1..{number}) {{ open(F, q(>), sprintf(q(%0240d), $_)) or die }}
         for (1..200) {{ mkdir q(d); chdir q(d) or die }} open(F, q(>), q(bottom)) or die; print F 1'"
     );
+    (number, script)
+}
+
+#[test]
+fn deep_and_very_many_names_come_out_in_their_time() {
+    let (number, script) = many_names();
+    let environment = TestEnvironment::with_repository();
     let long = |words: &[&str]| environment.cofferdam_within(words, LONG).expect_code(0);
     let named = ["--name", "left", "-q"];
     let mode = crate::environment::open_mode(&named);
@@ -165,9 +183,16 @@ fn deep_and_very_many_names_come_out_in_their_time() {
     environment.expect_clean();
 }
 
-/// What git can take into no commit is counted, and goes with the sandbox only when its user says so.
 #[test]
 fn what_git_cannot_take_is_said() {
+    for mode in ["layer", "copy"] {
+        cannot_take(mode);
+    }
+}
+
+/// What git can take into no commit is counted, and goes with the sandbox only when its user says so.
+#[track_caller]
+pub(crate) fn cannot_take(mode: &str) {
     for (script, shown) in [
         ("rm README.md; mkfifo README.md", None),
         (
@@ -176,35 +201,32 @@ fn what_git_cannot_take_is_said() {
         ),
         (DEEP, None),
     ] {
-        for mode in ["layer", "copy"] {
-            let environment = TestEnvironment::with_repository();
-            environment
-                .cofferdam(&["create", "left", "--mode", mode])
-                .expect_code(0);
-            environment
-                .cofferdam(&["exec", "left", "--", "sh", "-ec", script])
-                .expect_code(0);
-            for stop in [false, true] {
-                if stop {
-                    environment.cofferdam(&["stop", "left"]).expect_code(0);
-                }
-                let what = format!("{mode}, {script}, stopped: {stop}");
-                let done =
-                    environment.cofferdam(&["diff", "--uncommitted", "left", "--name-status"]);
-                let (code, said) = match shown {
-                    Some(_) => (0, "note: 1 path that its git cannot read stays inside"),
-                    None => (1, "its git cannot read a path"),
-                };
-                let done = done.expect_code(code);
-                assert_eq!(done.stdout, shown.unwrap_or_default(), "{what}");
-                assert!(done.stderr.contains(said), "{what}: {done}");
+        let environment = TestEnvironment::with_repository();
+        environment
+            .cofferdam(&["create", "left", "--mode", mode])
+            .expect_code(0);
+        environment
+            .cofferdam(&["exec", "left", "--", "sh", "-ec", script])
+            .expect_code(0);
+        for stop in [false, true] {
+            if stop {
+                environment.cofferdam(&["stop", "left"]).expect_code(0);
             }
-            environment.cofferdam(&["delete", "left"]).expect_code(1);
-            environment
-                .cofferdam(&["delete", "--force", "left"])
-                .expect_code(0);
-            environment.expect_clean();
+            let what = format!("{mode}, {script}, stopped: {stop}");
+            let done = environment.cofferdam(&["diff", "--uncommitted", "left", "--name-status"]);
+            let (code, said) = match shown {
+                Some(_) => (0, UNREAD),
+                None => (1, "its git cannot read a path"),
+            };
+            let done = done.expect_code(code);
+            assert_eq!(done.stdout, shown.unwrap_or_default(), "{what}");
+            assert!(done.stderr.contains(said), "{what}: {done}");
         }
+        environment.cofferdam(&["delete", "left"]).expect_code(1);
+        environment
+            .cofferdam(&["delete", "--force", "left"])
+            .expect_code(0);
+        environment.expect_clean();
     }
 }
 
@@ -261,8 +283,10 @@ fn paths_as_long_as_the_kernels_are_work() {
     }
 }
 
+/// Said beside what git could take.
+pub(crate) const UNREAD: &str = "note: 1 path that its git cannot read stays inside";
 /// A file below 2,000 directories.
-const DEEP: &str = "perl -e 'for (1..2000) { mkdir qq(dddd); chdir qq(dddd) } open(F, qq(>), qq(bottom)) or die; print F qq(x)'";
+pub(crate) const DEEP: &str = "perl -e 'for (1..2000) { mkdir qq(dddd); chdir qq(dddd) } open(F, qq(>), qq(bottom)) or die; print F qq(x)'";
 
 /// Git opens these by their names, and would wait for ever: nobody does, and what is wrong is said.
 #[test]

@@ -20,9 +20,15 @@ fn says_on_a_terminal(
 ) -> Done {
     let cofferdam = env!("CARGO_BIN_EXE_cofferdam");
     environment.write("agent.sh", script);
+    // In the checkout itself it is there.
+    let copy = if options.contains("--head") {
+        ""
+    } else {
+        "--copy agent.sh"
+    };
     environment.shell(&format!(
         "script --quiet --return --command \
-         \"{variables} '{cofferdam}' run {options} --copy agent.sh -- sh ./agent.sh\" \
+         \"{variables} '{cofferdam}' run {options} {copy} -- sh ./agent.sh\" \
          /dev/null"
     ))
 }
@@ -56,6 +62,20 @@ const OBEYED: &str = r"printf 'a\033]52;c;eA==\007b\033]0;title\007c\033P$qm\033
 
 #[test]
 fn nothing_that_a_terminal_obeys_is_shown_or_logged() {
+    let on = [
+        ("", ""),
+        ("", "NO_COLOR=1"),
+        ("", "TERM=dumb"),
+        ("--json", ""),
+        ("--mode bind", ""),
+        ("--mode copy", ""),
+    ];
+    nothing_is_obeyed(&on, &[&[], &["--json"]]);
+}
+
+/// What these runs show and log: `on` a terminal, with options and variables, and `off` it, with options.
+#[track_caller]
+pub(crate) fn nothing_is_obeyed(on: &[(&str, &str)], off: &[&[&str]]) {
     let environment = TestEnvironment::with_repository();
     let is_inert = |what: &str, text: &str| {
         assert!(text.contains("title"), "{what}: {text:?}");
@@ -71,20 +91,14 @@ fn nothing_that_a_terminal_obeys_is_shown_or_logged() {
             assert!(!text.contains(obeyed), "{what}: {obeyed:?} in {text:?}");
         }
     };
-    for (options, variables) in [
-        ("", ""),
-        ("", "NO_COLOR=1"),
-        ("", "TERM=dumb"),
-        ("--json", ""),
-        ("--mode bind", ""),
-        ("--mode copy", ""),
-    ] {
+    for (options, variables) in on {
         let done = says_on_a_terminal(&environment, OBEYED, options, variables).expect_code(0);
         is_inert(&format!("{options} {variables}"), &done.stdout);
     }
-    for options in [&[][..], &["--json"]] {
+    for options in off {
         let done = environment.run(options, OBEYED).expect_code(0);
-        is_inert("no terminal", &format!("{}{}", done.stdout, done.stderr));
+        let what = format!("no terminal: {options:?}");
+        is_inert(&what, &format!("{}{}", done.stdout, done.stderr));
     }
     let logs = environment.repository().join(".cofferdam/logs");
     let logs = std::fs::read_dir(logs)
@@ -143,11 +157,21 @@ fn nobody_listening_does_not_stop_a_run() {
     assert_eq!(environment.git(&["log", "-1", "--format=%s"]), "a");
 }
 
+/// A line that does not end for long, and very many.
+pub(crate) const FLOOD: &str =
+    "head -c 30000000 /dev/zero | tr '\\0' x; echo; yes line | head -n 100000";
+
 #[test]
 fn a_flood_is_shown_bounded_and_ends() {
+    is_bounded(&[], FLOOD);
+}
+
+/// What a run with these options shows of an agent that does `script`.
+#[track_caller]
+pub(crate) fn is_bounded(options: &[&str], script: &str) {
     let environment = TestEnvironment::with_repository();
-    let script = "head -c 30000000 /dev/zero | tr '\\0' x; echo; yes line | head -n 100000";
-    let done = environment.run(&["--no-log"], script).expect_code(0);
+    let options = [&["--no-log"][..], options].concat();
+    let done = environment.run(&options, script).expect_code(0);
     let longest = done
         .stderr
         .lines()
@@ -155,6 +179,7 @@ fn a_flood_is_shown_bounded_and_ends() {
         .max()
         .unwrap();
     assert!(longest < 3000, "{longest}");
+    assert!(!done.stderr.contains('\0'));
 }
 
 #[test]

@@ -45,26 +45,30 @@ fn the_completion_signal_ends_the_run() {
     );
 }
 
+/// In the checkout, and in the mode of this pass.
+const EACH: [BranchStrategy; 2] = [HEAD, BranchStrategy::MergeToHead];
+
 #[test]
 fn an_echoed_prompt_does_not_complete() {
-    let env = Env::new();
-    let mut options = env.script(
-        BranchStrategy::MergeToHead,
-        "cat; cat >&2 </dev/null; echo '<promise>COMPLETE</promise>' >&2",
-    );
-    options.task.prompt = cofferdam::session::PromptSource::Inline(
-        "Do it. When nothing is left print\n<promise>COMPLETE</promise>\non a line.".into(),
-    );
-    iterations(&mut options, 2);
-    let report = run_ok(options);
-    assert_eq!(report.iterations.len(), 2);
-    assert_eq!(report.completion, None);
+    for strategy in EACH {
+        let env = Env::new();
+        let mut options = env.script(
+            strategy,
+            "cat; cat >&2 </dev/null; echo '<promise>COMPLETE</promise>' >&2",
+        );
+        options.task.prompt = cofferdam::session::PromptSource::Inline(
+            "Do it. When nothing is left print\n<promise>COMPLETE</promise>\non a line.".into(),
+        );
+        iterations(&mut options, 2);
+        let report = run_ok(options);
+        assert_eq!(report.iterations.len(), 2);
+        assert_eq!(report.completion, None);
+    }
 }
 
 /// What an agent leaves running may keep its streams, and has no say once the agent has ended.
 #[test]
 fn a_signal_after_the_end_of_its_agent_does_not_complete() {
-    let env = Env::new();
     let script = "
         cd /tmp
         if [ -e first ]; then
@@ -73,12 +77,15 @@ fn a_signal_after_the_end_of_its_agent_does_not_complete() {
         fi
         touch first
         (trap '' PIPE HUP; until [ -e second ]; do sleep 0.01; done; echo '<promise>COMPLETE</promise>'; touch printed) &";
-    let mut options = env.script(BranchStrategy::MergeToHead, script);
-    iterations(&mut options, 2);
-    let report = run_ok(options);
-    assert_eq!(env.subjects("main"), ["first", "printed"]);
-    assert_eq!(report.iterations.len(), 2);
-    assert_eq!(report.completion, None);
+    for strategy in EACH {
+        let env = Env::new();
+        let mut options = env.script(strategy, script);
+        iterations(&mut options, 2);
+        let report = run_ok(options);
+        assert_eq!(env.subjects("main"), ["first", "printed"]);
+        assert_eq!(report.iterations.len(), 2);
+        assert_eq!(report.completion, None);
+    }
 }
 
 #[test]
