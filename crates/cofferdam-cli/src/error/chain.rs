@@ -371,7 +371,7 @@ fn in_index(error: &IndexError) -> Cause<'_> {
 fn in_before(error: &BeforeError) -> Cause<'_> {
     match error {
         BeforeError::Git(error) => Some(error),
-        BeforeError::File(_) => None,
+        BeforeError::File(_) | BeforeError::Trap(_) => None,
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use cofferdam::agent::AgentError;
 use cofferdam::fsx::FileError;
+use cofferdam::git::before::BeforeError;
 use cofferdam::git::copies::CopyError;
 use cofferdam::prompt::PromptError;
 use cofferdam::session::{
@@ -25,6 +26,9 @@ pub(super) fn hint(error: &RunError) -> Option<String> {
         RunErrorKind::Login(error) => login_hint(error),
         RunErrorKind::Output(error) => Some(output_hint(error)),
         RunErrorKind::Unwatched(_) => Some(living::UNWATCHED.to_owned()),
+        RunErrorKind::Before(BeforeError::Trap(pipe)) => {
+            Some(format!("remove it: `rm {}`", shell_word(pipe)))
+        }
         RunErrorKind::Repository(_)
         | RunErrorKind::Plan(_)
         | RunErrorKind::Prompt { .. }

@@ -90,6 +90,9 @@ pub enum BeforeError {
     File(#[from] FileError),
     #[error(transparent)]
     Git(#[from] GitError),
+    /// Git would wait for ever at it.
+    #[error("{} is a pipe, at which git would wait for ever", .0.display())]
+    Trap(PathBuf),
 }
 
 /// The full name of a sandbox's first before-ref.
@@ -143,6 +146,9 @@ pub async fn look(
     walked: Option<&Walked>,
     cancel: &CancellationToken,
 ) -> Result<Seen, BeforeError> {
+    if walked.is_none() {
+        not_trapped(repo).await?;
+    }
     let head = repo.head.commit();
     let scratch = Scratch::create(scratch, repo, head, rules)?;
     let doubtful = match walked {
@@ -171,6 +177,15 @@ pub async fn look(
     Ok(Seen { scratch, changes })
 }
 
+/// A walk that found its way to an end has met none.
+async fn not_trapped(repo: &Repository) -> Result<(), BeforeError> {
+    let top = repo.top.as_path();
+    match nested::trap_in(top).await? {
+        Some(trap) => Err(BeforeError::Trap(top.join(trap))),
+        None => Ok(()),
+    }
+}
+
 /// Where git has to look, and nowhere else: nothing is staged. `None`: it has to look everywhere.
 async fn doubtful(
     scratch: &Scratch,
@@ -196,6 +211,7 @@ pub async fn count(
     scratch: PathBuf,
     cancel: &CancellationToken,
 ) -> Result<usize, BeforeError> {
+    not_trapped(repo).await?;
     let scratch = Scratch::create(scratch, repo, head, rules)?;
     scratch.copy_index(&repo.git_dir.join("index"))?;
     let changes = status(scratch.command(), Untracked::Directories, &[], cancel).await?;

@@ -85,6 +85,13 @@ pub fn trap(top: &Path) -> Result<Option<PathBuf>, FileError> {
     Ok(found.into_iter().find(kind))
 }
 
+/// As [`trap`], on a thread of its own.
+pub async fn trap_in(top: &Path) -> Result<Option<PathBuf>, FileError> {
+    let path = top.to_owned();
+    let found = tokio::task::spawn_blocking(move || trap(&path)).await;
+    found.unwrap_or_else(|error| Err(FileError::new("list", top, std::io::Error::other(error))))
+}
+
 /// Whether git may open it by its name alone, and it is no git directory.
 pub fn is_trap_name(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".git") && !name.eq_ignore_ascii_case(".git")
@@ -165,7 +172,9 @@ fn walk(
     let mut compared = Compared::default();
     let mut found = scan.levels(&mut compared)?;
     // What git makes of repositories in it, git knows.
-    let expected = expected.filter(|_| found.git.is_empty());
+    let traps = found.doors.iter().filter_map(|door| door.file_name());
+    let is_plain = found.git.is_empty() && !traps.into_iter().any(is_trap_name);
+    let expected = expected.filter(|_| is_plain);
     found.walked = expected.and_then(|expected| expected.conclude(compared));
     Ok(found)
 }

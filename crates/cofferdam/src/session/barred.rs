@@ -1,13 +1,14 @@
 //! Where no landing may begin.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::git::land;
+use crate::git::{land, nested};
 use crate::home::Home;
 use crate::names::{SandboxId, Slug};
 use crate::registry::{self, RegistryError};
 use crate::sandbox;
 use crate::session::standing::Standing;
+use crate::text::printable;
 
 /// As [`registry::barred`], where those that live on can be asked whether they run.
 pub(super) fn at_work(home: &Home, top: &Path) -> Option<String> {
@@ -40,17 +41,33 @@ pub(super) fn barred(
     top: &Path,
     standing: &Standing,
 ) -> Option<String> {
-    at_work_but(home, top, standing).or_else(|| {
-        let entries = registry::list(home, None).ok()?.entries.into_iter();
-        let other = entries
-            .filter(|entry| !entry.in_use || entry.record.lives_on())
-            .filter(|entry| entry.record.id != id)
-            .find(|entry| was_in(&home.sandbox(entry.record.id), top))?;
+    let trapped = || {
+        let trap = trap(home, top)?;
+        let trap = printable(&trap.to_string_lossy());
         Some(format!(
-            "the merge of sandbox `{}` was cut short here: `cofferdam gc` finishes it",
-            other.record.name
+            "{trap} is a pipe, at which git would wait for ever: remove it"
         ))
-    })
+    };
+    at_work_but(home, top, standing)
+        .or_else(trapped)
+        .or_else(|| {
+            let entries = registry::list(home, None).ok()?.entries.into_iter();
+            let other = entries
+                .filter(|entry| !entry.in_use || entry.record.lives_on())
+                .filter(|entry| entry.record.id != id)
+                .find(|entry| was_in(&home.sandbox(entry.record.id), top))?;
+            Some(format!(
+                "the merge of sandbox `{}` was cut short here: `cofferdam gc` finishes it",
+                other.record.name
+            ))
+        })
+}
+
+/// A pipe in the place of `.gitignore` and the like in `top`, where an agent may have made one.
+fn trap(home: &Home, top: &Path) -> Option<PathBuf> {
+    let occupants = registry::occupants(home, top).ok()?;
+    let trap = (!occupants.is_empty()).then(|| nested::trap(top))?;
+    trap.ok()?.map(|path| top.join(path))
 }
 
 /// A journal that cannot be read may be of any checkout.

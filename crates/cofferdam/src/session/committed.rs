@@ -1,7 +1,8 @@
 //! What a run names of the checkout, its agent's program or its prompt, has to be committed: its sandbox has committed
 //! files, and an older one of the same name would work unnoticed.
 
-use std::fs::File;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
@@ -10,7 +11,8 @@ use super::error::RunErrorKind;
 use super::options::{PromptSource, RunOptions};
 use super::plan::{Plan, PlanError};
 use crate::fsx::Named;
-use crate::git::{InTree, Oid, below, status};
+use crate::git::before::BeforeError;
+use crate::git::{InTree, Oid, below, nested, status};
 use crate::registry::Strategy;
 
 /// Refuses a prompt file of the checkout that is in no commit, or was changed since. One of another place is only read.
@@ -81,6 +83,9 @@ async fn found_in(
     if commit != repo.head.commit() || is_same(&there, &committed, plan) {
         return Ok(Found::Committed);
     }
+    if let Some(trap) = nested::trap_in(repo.top.as_path()).await? {
+        return Err(BeforeError::Trap(repo.top.as_path().join(trap)).into());
+    }
     // With its line ends and filters git may call it the same.
     let repo = repo.without_drivers(cancel).await?;
     let changes = status::uncommitted(&repo, &[path], cancel).await?;
@@ -93,7 +98,12 @@ async fn found_in(
 
 /// Whether a file has the bytes of a blob. Where there is none, or it cannot be read, that is not for here to tell.
 fn is_same(file: &PathBuf, committed: &Oid, plan: &Plan) -> bool {
-    let hashed = File::open(file).and_then(|mut file| {
+    // A pipe in its place would hold up whoever opens it.
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(file);
+    let hashed = opened.and_then(|mut file| {
         let found = file.metadata()?;
         if !found.is_file() {
             return Err(std::io::ErrorKind::InvalidInput.into());

@@ -11,7 +11,6 @@ use super::options::{LogLimits, RunLog};
 use super::runlog::LogFile;
 use crate::agent::AgentEvent;
 use crate::fsx::{Context, Destination, FileError};
-use crate::git::nested;
 use crate::text::{printable, printable_line, without_colours};
 
 /// So many names that an agent chose are shown of one kind: it may have made very many.
@@ -327,21 +326,11 @@ impl std::fmt::Display for Notice {
                 let names = first(paths, MOST_OF_AN_AGENT);
                 format!("these changed files run on your machine: {names}")
             }
-            Self::NestedGitMoved { paths, to } => {
-                let is_pipe = |path: &String| {
-                    Path::new(path).file_name().is_some_and(nested::is_trap_name)
-                };
-                let what = match paths.iter().filter(|path| is_pipe(path)).count() {
-                    0 => "git directories",
-                    pipes if pipes == paths.len() => "pipes, at which git would wait for ever,",
-                    _ => "git directories, and pipes at which git would wait for ever,",
-                };
-                format!(
-                    "{what} that the agent left were moved to {}: {}",
-                    to.display(),
-                    first(paths, MOST_OF_AN_AGENT)
-                )
-            }
+            Self::NestedGitMoved { paths, to } => format!(
+                "git directories that the agent left were moved to {}: {}",
+                to.display(),
+                first(paths, MOST_OF_AN_AGENT)
+            ),
             Self::BranchSwitched { to } => format!("what is on the agent's branch {to} lands, in place of the sandbox's own"),
             Self::EnvironmentWithheld { names } => format!(
                 ".cofferdam/.env is tracked or linked, so it takes nothing from your environment; not set: {} \

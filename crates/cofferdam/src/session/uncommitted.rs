@@ -1,11 +1,10 @@
 //! What in a worktree is in no commit. Where its branch moved while an agent worked there, a file may be as the
 //! agent committed it or as the branch has it: neither is work that would be lost with the worktree.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::fsx::FileError;
 use crate::git::nested;
 use crate::git::status::{Change, ChangeKind, Changes};
 use crate::git::worktree::{self, Worktree, WorktreeError};
@@ -21,7 +20,7 @@ pub(super) async fn uncommitted(
     scratch: &Path,
     cancel: &CancellationToken,
 ) -> Result<Changes, WorktreeError> {
-    if let Some(path) = trap(&worktree.path).await? {
+    if let Some(path) = nested::trap_in(&worktree.path).await? {
         let kind = ChangeKind::Trap;
         return Ok(Changes(vec![Change { path, kind }]));
     }
@@ -38,12 +37,6 @@ pub(super) async fn uncommitted(
         });
     }
     Ok(found)
-}
-
-async fn trap(top: &Path) -> Result<Option<PathBuf>, FileError> {
-    let path = top.to_owned();
-    let found = tokio::task::spawn_blocking(move || nested::trap(&path)).await;
-    found.unwrap_or_else(|error| Err(FileError::new("list", top, std::io::Error::other(error))))
 }
 
 /// An untracked directory stands for what is in it.

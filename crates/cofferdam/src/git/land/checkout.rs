@@ -22,6 +22,7 @@ use super::under_way::{at_work, under_way};
 use super::{Barred, LandError};
 use crate::fsx::{self, Context, FileError};
 use crate::git::lock::vacant;
+use crate::git::nested;
 use crate::git::refs::{self, Own, RefError, Transaction};
 use crate::git::{GitError, Oid, Repository};
 use crate::text::printable;
@@ -399,6 +400,15 @@ impl Move {
         repo: &Repository,
         cancel: &CancellationToken,
     ) -> Result<Vec<String>, LandError> {
+        // Whoever works in it may have made one.
+        if self.files == Files::AreThere
+            && let Some(trap) = nested::trap_in(&self.top()).await?
+        {
+            let trap = printable(&trap.to_string_lossy());
+            return Ok(vec![format!(
+                "{trap} (a pipe, at which git would wait for ever)"
+            )]);
+        }
         let changes = self.changes(repo, cancel).await?;
         let paths: Vec<&[u8]> = changes.keys().map(Vec::as_slice).collect();
         let mut found = Vec::new();

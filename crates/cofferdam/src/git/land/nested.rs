@@ -12,12 +12,15 @@ use rustix::io::Errno;
 
 use crate::fsx::beneath;
 use crate::fsx::{self, Context, FileError};
+use crate::git::nested;
 
 /// What became of the entries.
 #[derive(Debug, Default)]
 pub struct MovedOut {
     /// Path below the top directory, and where it is now.
     pub moved: Vec<(PathBuf, PathBuf)>,
+    /// Pipes in the place of `.gitignore` and the like, which are gone: nothing was in them.
+    pub removed: Vec<PathBuf>,
     /// What could not be moved and is still in the tree.
     pub failed: Vec<FileError>,
 }
@@ -48,6 +51,11 @@ pub fn move_out(
         number += 1;
         let name = target_name(path, number);
         match move_one(&top_fd, path, to_fd.as_fd(), &name) {
+            Ok(MovedTo::There) if is_trap(path) && is_pipe(&to_fd, &name) => {
+                let removed = rustix::fs::unlinkat(&to_fd, &name, AtFlags::empty());
+                removed.context("remove", to.join(&name))?;
+                result.removed.push(path.clone());
+            }
             Ok(MovedTo::There) => result.moved.push((path.clone(), to.join(&name))),
             Ok(MovedTo::Beside) => {
                 let beside = top.join(path).with_file_name(&name);
@@ -61,7 +69,18 @@ pub fn move_out(
             }
         }
     }
+    // Where nothing was moved it holds nothing that anybody would miss.
+    let _ = std::fs::remove_dir(to);
     Ok(result)
+}
+
+fn is_trap(path: &Path) -> bool {
+    path.file_name().is_some_and(nested::is_trap_name)
+}
+
+fn is_pipe(directory: &OwnedFd, name: &OsStr) -> bool {
+    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Fifo)
 }
 
 /// `<number>-sub-dir-.git`, short enough for any file system.

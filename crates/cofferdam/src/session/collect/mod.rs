@@ -384,6 +384,13 @@ impl Collector<'_> {
                 text: error.to_string(),
             });
         }
+        if !done.removed.is_empty() {
+            let text = format!(
+                "pipes that the agent left, at which git would wait for ever, are removed: {}",
+                shared::named(&done.removed)
+            );
+            self.events.notice(Notice::Other { text });
+        }
         if done.moved.is_empty() {
             return Ok(left.changed);
         }

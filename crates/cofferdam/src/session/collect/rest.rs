@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::left::{self, Left, no_trap};
 use super::packing::Received;
 use super::{CollectError, Collector, Source};
-use crate::git::private_clone::{self, INSIDE_GIT_DIR, PrivateClone};
+use crate::git::private_clone::{INSIDE_GIT_DIR, PrivateClone};
 use crate::git::refs::{self, Own, Transaction};
 use crate::git::{Oid, bare, copied};
 use crate::registry::{Mode, Owned};
