@@ -50,6 +50,7 @@ mod dev_shelf;
 mod dev_shown;
 mod dies;
 mod doctor;
+mod document_errors;
 mod ended_unasked;
 mod engine_bad_input;
 mod engine_by_hand;
