@@ -135,6 +135,8 @@ fn opencode_finds_its_entry() {
         let is_ours = |tool: &&str| tool.starts_with("cofferdam_sandbox-");
         assert!(tools.iter().all(is_ours), "{tools:?}");
     }
+    // What it takes for strange in a schema it tells its user.
+    assert!(!done.stderr.contains("unknown format"), "{}", done.stderr);
     let lines = done.lines();
     let calls = lines.iter().filter(|line| line["type"] == "tool_use");
     assert_eq!(calls.count(), 5, "{lines:?}");
