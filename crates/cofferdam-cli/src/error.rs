@@ -70,6 +70,13 @@ pub(crate) enum CliError {
     /// The agent's program could not be started, and the command knows what to do about it.
     #[error("{error}")]
     Program { error: Box<RunError>, hint: String },
+    /// A sandbox that stays could not be made: at which step, in the words of the fourth document.
+    #[error("{step}: {error}")]
+    Unmade {
+        step: &'static str,
+        #[source]
+        error: Box<CliError>,
+    },
     #[error(transparent)]
     Manage(#[from] ManageError),
     #[error(transparent)]
@@ -127,6 +134,14 @@ impl CliError {
             error => error,
         }
     }
+
+    /// Without the step before it.
+    fn plain(&self) -> &Self {
+        match self {
+            Self::Unmade { error, .. } => error.as_ref(),
+            error => error,
+        }
+    }
 }
 
 /// Prints `error` on standard error and gives the exit code.
@@ -175,7 +190,7 @@ pub(crate) fn render(error: &CliError, colour: bool) -> String {
             marked(&message(error))
         ),
     };
-    let run = match error {
+    let run = match error.plain() {
         CliError::Run(run) => Some(run),
         CliError::Program { error, .. } => Some(&**error),
         _ => None,
@@ -224,10 +239,10 @@ fn hints(error: &CliError) -> Vec<String> {
         }
         next = chain::held(current).or_else(|| current.source());
     }
-    if let CliError::Run(run) = error {
+    if let CliError::Run(run) = error.plain() {
         hints.extend(told::hint(run).map(|hint| printable(&hint)));
     }
-    if let CliError::Run(run) = error
+    if let CliError::Run(run) = error.plain()
         && let Some(name) = &run.kept.name
         && matches!(run.kept.landing, Some(Landing::Kept { .. }))
     {
@@ -289,6 +304,7 @@ fn command_hint(error: &CliError) -> Option<String> {
         | CliError::Environment(_)
         | CliError::Agent(_)
         | CliError::Run(_)
+        | CliError::Unmade { .. }
         | CliError::Manage(_)
         | CliError::Session(_)
         | CliError::Wall(_)

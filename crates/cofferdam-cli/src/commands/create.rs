@@ -202,8 +202,52 @@ pub(super) fn misnamed(error: &NameError) -> CliError {
     }
 }
 
-/// With the next step where it is another than that of a run.
+/// What it says of a set-up that failed.
+pub(super) const SETUP_FAILED: &str = "Setup Command Failed";
+
+/// With the step that failed before it, and the next one after it where that is another than that of a run.
 pub(super) fn explain(error: RunError, name: &Slug) -> CliError {
+    let step = step(&error.kind);
+    let error = with_hint(error, name);
+    match step {
+        Some(step) => CliError::Unmade {
+            step,
+            error: Box::new(error),
+        },
+        None => error,
+    }
+}
+
+/// Which step of making a sandbox it was, in the words of the fourth document's diagram. Names have texts of their own.
+fn step(kind: &RunErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        RunErrorKind::Plan(
+            PlanError::BranchBarred { .. }
+            | PlanError::BranchMade(_)
+            | PlanError::BranchTaken(_)
+            | PlanError::BranchHeld { .. }
+            | PlanError::CheckedOut { .. },
+        ) => "Git Branch Creation Failed",
+        RunErrorKind::Vault(_)
+        | RunErrorKind::Tree(_)
+        | RunErrorKind::Worktree(_)
+        | RunErrorKind::Copy(_)
+        | RunErrorKind::Prepare { .. } => "Source Code Copy Failed",
+        RunErrorKind::Sandbox(_) => "Container Provisioning Failed",
+        // Those on the host are no part of it.
+        RunErrorKind::Hook(hook)
+            if !matches!(
+                hook.point,
+                HookPoint::WorktreeReady | HookPoint::HostSandboxReady
+            ) =>
+        {
+            SETUP_FAILED
+        }
+        _ => return None,
+    })
+}
+
+fn with_hint(error: RunError, name: &Slug) -> CliError {
     let hint = match &error.kind {
         RunErrorKind::Plan(PlanError::NameTaken(_)) => format!(
             "see how it is with `cofferdam status {name}`, or take another name: `cofferdam create {name}-2`"

@@ -68,6 +68,7 @@ fn in_command(error: &CliError) -> Cause<'_> {
         CliError::Manage(error) => Some(error),
         CliError::Session(error) => Some(error),
         CliError::NotStarted { error, .. } => Some(error.as_ref()),
+        CliError::Unmade { error, .. } => Some(error.as_ref()),
         CliError::Wall(error) => Some(error),
         CliError::Change(error) => Some(error),
         CliError::Image(error) => Some(error),

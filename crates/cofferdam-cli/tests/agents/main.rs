@@ -12,6 +12,7 @@ mod cancel;
 mod dev;
 mod faults;
 mod go_on;
+mod installed;
 mod interactive;
 mod login;
 mod mcp;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::program::{Program, installed};
 use crate::world::{World, finish};
 
-fn tool(name: &str, input: Value) -> Turn {
+pub(crate) fn tool(name: &str, input: Value) -> Turn {
     Turn::tool(Tool::Named {
         name: format!("mcp__cofferdam__{name}"),
         input,
@@ -20,7 +20,7 @@ fn tool(name: &str, input: Value) -> Turn {
 
 /// Makes a sandbox, looks, changes a file, runs a program, and says that it is done. Each turn needs what the tool before it gave:
 /// the program shows its model what a tool tells as data.
-fn task() -> [Turn; 6] {
+pub(crate) fn task() -> [Turn; 6] {
     let edit = json!({"sandbox": "fix", "path": "src/lib.txt", "old": "one", "new": "ONE"});
     let exec = json!({"sandbox": "fix", "command": "cat src/lib.txt && echo new > new.txt"});
     [
@@ -91,21 +91,29 @@ fn claude_code_has_no_shell_beside_these_tools() {
     assert!(!world.repository().join("made-outside").exists());
 }
 
-/// Codex calls them by names without a dash.
-// covers: S4-G5
-#[test]
-fn codex_does_a_task_with_these_tools() {
-    let named = |turn: Turn| match turn.tool {
+/// The same of a program that calls them by other names.
+pub(crate) fn named(turn: Turn, by: impl Fn(&str) -> String) -> Turn {
+    match turn.tool {
         Some(Tool::Named { name, input }) => Turn {
             tool: Some(Tool::Named {
-                name: name.replace('-', "_"),
+                name: by(&name),
                 input,
             }),
             ..turn
         },
         _ => turn,
-    };
-    let world = World::new(Program::Codex, task().map(named));
+    }
+}
+
+/// Codex calls them by names without a dash.
+pub(crate) fn of_codex(turn: Turn) -> Turn {
+    named(turn, |name| name.replace('-', "_"))
+}
+
+// covers: S4-G5
+#[test]
+fn codex_does_a_task_with_these_tools() {
+    let world = World::new(Program::Codex, task().map(of_codex));
     let before = world.git(&["status", "--porcelain=v2", "--branch"]);
     // As `cofferdam mcp install codex` enters it.
     let home = world.token();
@@ -142,6 +150,13 @@ fn claude(world: &World) -> Command {
         "command": env!("CARGO_BIN_EXE_cofferdam"),
         "args": ["mcp"],
     }}});
+    let mut claude = claude_with_servers(world);
+    claude.args(["--mcp-config", &server.to_string(), "--strict-mcp-config"]);
+    claude
+}
+
+/// The same with whatever servers it finds.
+pub(crate) fn claude_with_servers(world: &World) -> Command {
     let mut claude = world.program_outside();
     claude
         .args([
@@ -151,7 +166,6 @@ fn claude(world: &World) -> Command {
             "stream-json",
             "--verbose",
         ])
-        .args(["--mcp-config", &server.to_string(), "--strict-mcp-config"])
         .args(["--allowedTools", "mcp__cofferdam", "--tools", ""])
         .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
         // All of them are told to the model, from its first turn on.
@@ -161,7 +175,7 @@ fn claude(world: &World) -> Command {
 }
 
 /// Those that are not ours.
-fn others<'a>(tools: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+pub(crate) fn others<'a>(tools: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let tools = tools.into_iter();
     tools
         .filter(|name| !name.starts_with("mcp__cofferdam__sandbox-"))
@@ -169,7 +183,7 @@ fn others<'a>(tools: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 /// The tools that were called, as the program tells of it.
-fn called(lines: &[Value]) -> Vec<String> {
+pub(crate) fn called(lines: &[Value]) -> Vec<String> {
     let said = lines.iter().filter(|line| line["type"] == "assistant");
     let blocks = said.filter_map(|line| line["message"]["content"].as_array());
     let calls = blocks.flatten().filter(|one| one["type"] == "tool_use");

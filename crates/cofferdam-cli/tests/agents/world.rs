@@ -218,9 +218,14 @@ impl World {
         finish(self.start(options, &[]))
     }
 
+    /// The home of programs on this machine itself.
+    pub(crate) fn home_outside(&self) -> PathBuf {
+        self.place.path().join("outside")
+    }
+
     /// A program on this machine itself, which may write into a home of its own.
     pub(crate) fn outside(&self, program: &Path) -> Command {
-        let home = self.place.path().join("outside");
+        let home = self.home_outside();
         fs::create_dir_all(&home).unwrap();
         let mut command = self.sealed(program);
         command
@@ -233,6 +238,11 @@ impl World {
     /// The program itself, outside of any sandbox, with its model.
     pub(crate) fn program_outside(&self) -> Command {
         let mut command = self.outside(&self.entry.join(self.program.command()));
+        if let Some((path, settings)) = self.program.settings(self.model.port()) {
+            let path = self.home_outside().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, settings.to_string().replace(HOST, "127.0.0.1")).unwrap();
+        }
         let variables = self.program.variables(self.model.port()).into_iter();
         command
             .env(self.program.key_variable(), KEY)

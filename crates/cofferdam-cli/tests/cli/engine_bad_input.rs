@@ -242,7 +242,9 @@ fn what_is_no_name_of_an_image_is_named() {
             world.engine
         );
         for image in ["Bad:Name:x", "git:latest@@", "UPPER", "http://x/y"] {
-            let wanted = format!("error: `{image}` is no name of an image\n{hint}");
+            let wanted = format!(
+                "error: Container Provisioning Failed: `{image}` is no name of an image\n{hint}"
+            );
             assert_eq!(refused(image), wanted);
         }
         let missing = refused("no-such:image");

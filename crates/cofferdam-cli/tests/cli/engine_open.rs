@@ -65,7 +65,7 @@ fn where_an_ordinary_users_engine_has_no_network_what_is_missing_is_told() {
             assert!(names.lines().count() > 1, "{names}");
             world.cofferdam(&["delete", "one"]).expect_code(0);
         } else {
-            let error = "error: Podman cannot give the sandbox a network of its own: ";
+            let error = "error: Container Provisioning Failed: Podman cannot give the sandbox a network of its own: ";
             let told = made.stderr.lines().find(|line| line.starts_with(error));
             let told = told.unwrap_or_else(|| panic!("{made}"));
             let missing = ["/dev/net/tun", "is not installed"];

@@ -138,7 +138,12 @@ fn an_engine_that_is_of_no_use_is_the_first_line_and_leaves_nothing() {
                 .cofferdam(&environment, "docker", words)
                 .expect_code(1);
             let first = done.stderr.lines().next().unwrap();
-            assert!(first.starts_with(&format!("error: {what}")), "{done}");
+            let step = match words[0] {
+                "create" => "Container Provisioning Failed: ",
+                _ => "",
+            };
+            let says = format!("error: {step}{what}");
+            assert!(first.starts_with(&says), "{done}");
             assert!(done.stderr.contains(&format!("hint: {hint}")), "{done}");
             environment.expect_nothing_made();
         }

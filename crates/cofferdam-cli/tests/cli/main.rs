@@ -53,6 +53,7 @@ mod dev_shown;
 mod dev_untouched;
 mod dies;
 mod doctor;
+mod document_errors;
 mod ended_unasked;
 mod engine_bad_input;
 mod engine_by_hand;

@@ -118,6 +118,20 @@ fn each_does_what_it_says() {
     lives.cofferdam(&delete).expect_code(0);
 }
 
+/// OpenCode warns its user of each other one, on every start.
+#[test]
+fn schemas_have_formats_that_clients_know() {
+    let lives = Lives::new();
+    let told = Client::start(&lives).ask("tools/list", &json!({}));
+    let text = told.to_string();
+    assert!(text.contains("\"minimum\":0"), "{text}");
+    let formats = text.split("\"format\":\"").skip(1);
+    for format in formats.filter_map(|rest| rest.split('"').next()) {
+        let known = ["int32", "int64", "double"];
+        assert!(known.contains(&format), "{format}: {text}");
+    }
+}
+
 /// The tools and their parameters, as a client is told of them.
 fn parameters(told: &Value) -> BTreeSet<(String, String)> {
     let mut found = BTreeSet::new();

@@ -8,6 +8,9 @@ use super::request::Request;
 use super::script::{Fault, Turn};
 use super::{anthropic, chat, google, openai};
 
+/// How the tools of a server begin that the program was told of; OpenCode says the server's name alone.
+const SERVED: [&str; 2] = ["mcp__", "cofferdam_"];
+
 /// What the server does with a request.
 #[derive(Debug)]
 pub(super) enum Answer {
@@ -65,7 +68,7 @@ impl Language {
             Self::OpenAi => openai::SHELLS,
             Self::Chat | Self::Google => chat::SHELLS,
         };
-        let is_work = |tool: &&str| shells.contains(tool) || tool.starts_with(anthropic::SERVED);
+        let is_work = |tool: &&str| shells.contains(tool) || is_served(tool);
         request.tools().iter().any(is_work)
     }
 
@@ -92,6 +95,10 @@ impl Language {
             }
         }
     }
+}
+
+fn is_served(tool: &str) -> bool {
+    SERVED.iter().any(|start| tool.starts_with(start))
 }
 
 /// The answer to a request of the agent. `number` makes ids.

@@ -7,8 +7,6 @@ use super::request::Request;
 use super::script::{Tool, Turn};
 
 pub(super) const SHELLS: &[&str] = &["Bash"];
-/// How the tools of a server begin that the program was told of.
-pub(super) const SERVED: &str = "mcp__";
 
 /// The whole message.
 pub(super) fn message(request: &Request, turn: &Turn, number: usize) -> Value {

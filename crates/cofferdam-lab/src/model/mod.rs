@@ -2,8 +2,8 @@
 //! Completions, and Google's Gemini API, with streaming, tools and faults, so that the real agent programs can work
 //! without the internet.
 //!
-//! Only requests that offer a shell take a turn of the script; the small questions that programs ask
-//! beside their work get an empty answer. Every request is recorded.
+//! Only requests that offer a shell or the tools of a server take a turn of the script; the small questions that
+//! programs ask beside their work get an empty answer. Every request is recorded.
 
 mod answer;
 mod anthropic;

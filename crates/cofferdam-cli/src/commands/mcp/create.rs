@@ -184,44 +184,18 @@ async fn not_there(name: &Slug, server: &Server, asked: &Asked) -> Result<(), Fa
     ))
 }
 
-/// Which step of making a sandbox it was, in the words of the fourth document's diagram. Names have texts of their own.
-fn label(kind: &RunErrorKind) -> Option<&'static str> {
-    Some(match kind {
-        RunErrorKind::Plan(
-            PlanError::BranchBarred { .. }
-            | PlanError::BranchMade(_)
-            | PlanError::BranchTaken(_)
-            | PlanError::BranchHeld { .. }
-            | PlanError::CheckedOut { .. },
-        ) => "Git Branch Creation Failed",
-        RunErrorKind::Vault(_)
-        | RunErrorKind::Tree(_)
-        | RunErrorKind::Worktree(_)
-        | RunErrorKind::Copy(_)
-        | RunErrorKind::Prepare { .. } => "Source Code Copy Failed",
-        RunErrorKind::Sandbox(_) => "Container Provisioning Failed",
-        RunErrorKind::Hook(_) => "Setup Command Failed",
-        _ => return None,
-    })
-}
-
 fn explain(error: RunError, name: &Slug) -> Failure {
-    let label = label(&error.kind);
-    let failure = in_words(error, name);
-    match label {
-        Some(label) => failure.with_label(label),
-        None => failure,
-    }
-}
-
-fn in_words(error: RunError, name: &Slug) -> Failure {
     match &error.kind {
         RunErrorKind::Plan(taken @ PlanError::NameTaken(_)) => Failure::new(
             taken.to_string(),
             "`sandbox-list` tells whose work is in it; go on in it with the other tools where it is yours.",
         ),
         RunErrorKind::Hook(_) if error.kept.lives_on => Failure::new(
-            format!("the setup of sandbox '{name}' failed: {}", error.kind),
+            format!(
+                "{}: the setup of sandbox '{name}' failed: {}",
+                create::SETUP_FAILED,
+                error.kind
+            ),
             format!(
                 "The sandbox is kept as it is: `sandbox-exec` runs programs in it, to find out why. Tell the person you work for; they can \
                  set it up again with `cofferdam start {name}`, or end it with `cofferdam delete --force {name}`."

@@ -26,11 +26,6 @@ impl Failure {
         Self::new(self.message, next)
     }
 
-    /// What kind of thing went wrong, before what it was.
-    pub(super) fn with_label(self, label: &str) -> Self {
-        Self::new(format!("{label}: {}", self.message), self.next)
-    }
-
     pub(super) fn into_result(self) -> CallToolResult {
         let Self { message, next } = self;
         let text = if next.is_empty() {

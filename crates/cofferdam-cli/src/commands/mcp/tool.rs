@@ -10,6 +10,7 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotation
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::failure::{AGAIN, Failure};
 use super::server::{Asked, Server};
@@ -64,15 +65,15 @@ pub(super) fn entry<C: Call>() -> Entry {
         Some(false),
     );
     let schema = schema_for_input::<C>().unwrap_or_else(|_| Arc::default());
-    let tool = Tool::new(C::NAME, C::DESCRIPTION, schema)
+    let tool = Tool::new(C::NAME, C::DESCRIPTION, plain(&schema))
         .with_title(C::TITLE)
-        .with_raw_output_schema(schema_for_output::<C::Told>())
+        .with_raw_output_schema(plain(&schema_for_output::<C::Told>()))
         .with_annotations(annotations);
     Entry {
         tool,
         call: |server, arguments, asked| {
             Box::pin(async move {
-                let arguments = serde_json::Value::Object(arguments);
+                let arguments = Value::Object(arguments);
                 let call: C = serde_json::from_value(arguments).map_err(|error| {
                     Failure::new(
                         format!("{}: {error}", C::NAME),
@@ -88,5 +89,29 @@ pub(super) fn entry<C: Call>() -> Entry {
                 Ok(result)
             })
         },
+    }
+}
+
+/// Without formats that no client knows, such as `uint64`: one that checks schemas warns its user of each. That such a number is
+/// not below 0 stays in it.
+fn plain(schema: &JsonObject) -> Arc<JsonObject> {
+    let mut schema = schema.clone();
+    forget_formats(&mut schema);
+    Arc::new(schema)
+}
+
+fn forget_formats(schema: &mut JsonObject) {
+    schema.retain(|key, value| {
+        let format = value.as_str().filter(|_| key == "format");
+        format.is_none_or(|format| !format.starts_with("uint"))
+    });
+    schema.values_mut().for_each(forget_formats_in);
+}
+
+fn forget_formats_in(value: &mut Value) {
+    match value {
+        Value::Object(schema) => forget_formats(schema),
+        Value::Array(all) => all.iter_mut().for_each(forget_formats_in),
+        _ => {}
     }
 }
