@@ -180,7 +180,7 @@ pub async fn look(
 /// A walk that found its way to an end has met none.
 async fn not_trapped(repo: &Repository) -> Result<(), BeforeError> {
     let top = repo.top.as_path();
-    match nested::trap_in(top).await? {
+    match super::nested::trap_in(top).await? {
         Some(trap) => Err(BeforeError::Trap(top.join(trap))),
         None => Ok(()),
     }

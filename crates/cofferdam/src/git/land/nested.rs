@@ -53,7 +53,7 @@ pub fn move_out(
         match move_one(&top_fd, path, to_fd.as_fd(), &name) {
             Ok(MovedTo::There) if is_trap(path) && is_pipe(&to_fd, &name) => {
                 let removed = rustix::fs::unlinkat(&to_fd, &name, AtFlags::empty());
-                removed.context("remove", to.join(&name))?;
+                removed.context("remove", &to.join(&name))?;
                 result.removed.push(path.clone());
             }
             Ok(MovedTo::There) => result.moved.push((path.clone(), to.join(&name))),
