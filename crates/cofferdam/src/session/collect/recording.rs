@@ -181,12 +181,11 @@ impl Collector<'_> {
             let by_paths = commit(RECORD_BY_PATHS).await?;
             done = (by_paths.exit != Exit::Code(ODD)).then_some(by_paths);
         }
-        let done = match done {
-            Some(done) => done,
-            None => {
-                self.put_index_of(owned, &left)?;
-                commit(RECORD_WHAT_IS_LEFT).await?
-            }
+        let done = if let Some(done) = done {
+            done
+        } else {
+            self.put_index_of(owned, &left)?;
+            commit(RECORD_WHAT_IS_LEFT).await?
         };
         if !done.exit.success() {
             return refused(why(&done));
