@@ -110,9 +110,9 @@ fn no_command_waits_at_a_pipe() {
             // Nobody looks into a checkout for what its user sees there.
             looks(way == WORKTREE);
             let done = lives.cofferdam_within(&["delete", "box"], LIMIT);
-            assert!(done.stderr.contains(trap), "{what}: {done}");
-            // What is lost with a worktree is there until its user says so.
-            assert!(done.status.code() == Some(1) || way == HEAD, "{done}");
+            // Nothing is lost with a pipe in a checkout; what else is in a worktree goes with it once its user says so.
+            let is_refused = done.status.code() == Some(1) && done.stderr.contains(trap);
+            assert!(is_refused || way == HEAD, "{what}: {done}");
             if lives.listed("box").is_some() {
                 let delete = ["delete", "--force", "box"];
                 lives.cofferdam_within(&delete, LIMIT).expect_code(0);
@@ -372,7 +372,9 @@ fn devices_and_rights_and_second_names_stay_where_they_are() {
         lives.shell("ln src/lib.txt ../outside").expect_code(0);
         let outside = lives.repository().with_file_name("outside");
         lives.create("box", &[way, NONE].concat());
-        lives.exec("box", left_kinds::KINDS).expect_code(0);
+        // Whoever may write a file may make that one, which leads to no device: layers are made of it (mknod(2)).
+        let kinds = left_kinds::KINDS.replace(" 'c 0 0'", "");
+        lives.exec("box", &kinds).expect_code(0);
         let planted = left_kinds::plant(&workdir(&lives));
         let shown = lives
             .cofferdam(&["diff", "--uncommitted", "box", "--name-status"])

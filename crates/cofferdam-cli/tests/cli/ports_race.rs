@@ -181,7 +181,8 @@ fn two_that_start_at_once_lead_into_both() {
             let (commands, _) = next.split_once("   # ").unwrap();
             for command in commands.split(" && ") {
                 let words: Vec<&str> = command.split(' ').skip(1).collect();
-                let words = [&["-C", place.as_str()][..], &words].concat();
+                // It says where, as this is given elsewhere.
+                assert!(words.contains(&place.as_str()), "{done}");
                 lives.cofferdam(&words).expect_code(0);
             }
         }

@@ -5,7 +5,7 @@
 //! [`ODD`], has moved nothing, and [`super::recording`] goes by the whole index.
 
 use super::left::no_trap;
-use super::recording::{drop_ignored, under_way};
+use super::spared::{drop_ignored, under_way};
 
 /// The exit code of a script that leaves it to the other one. Git and a shell have others.
 pub(super) const ODD: i32 = 73;

@@ -40,6 +40,7 @@ mod on_host;
 mod packing;
 mod recording;
 mod rest;
+mod spared;
 mod tips;
 mod unchanged;
 
