@@ -29,7 +29,7 @@ use cofferdam::wall::supervisor::Supervisor;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str = "usage: bench_living exec REPO N | spawn N | create REPO N | run REPO N | iterate REPO N | stream|stream-memory REPO MIB | pause|resume|resume-walled REPO N | \
-                     freeze|thaw N | collect|collect-layer REPO N | crowd REPO N | memory REPO N [COFFERDAM] | wakeups REPO SECONDS [COFFERDAM]\n\
+                     freeze|thaw N | pause-of HOME REPO N | collect|collect-layer REPO N | crowd REPO N | memory REPO N [COFFERDAM] | wakeups REPO SECONDS [COFFERDAM]\n\
                      with the command that watches it: of one that works in the checkout";
 /// The word by which the command watches.
 const WATCH: &str = "watch-checkout";
@@ -54,6 +54,7 @@ async fn bench(words: Vec<String>) -> Result<()> {
         ["spawn", count] => spawn(count.parse()?),
         ["freeze", count] => freezer(count.parse()?, true),
         ["thaw", count] => freezer(count.parse()?, false),
+        ["pause-of", home, repo, count] => pause_of(Path::new(home), repo, count.parse()?).await,
         [what, repo, count, ref watcher @ ..] if watcher.len() <= 1 => {
             let mut caller = caller(room.path())?;
             caller.watcher = watcher.first().map(|command| watched_by(command, &caller));
@@ -100,6 +101,21 @@ fn caller(room: &Path) -> Result<Caller> {
         .environment
         .insert("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
     Ok(caller)
+}
+
+/// Of a sandbox `one` that somebody else made.
+async fn pause_of(home: &Path, repo: &str, count: usize) -> Result<()> {
+    let caller = Caller::new(Home::new(home.to_owned()));
+    let named = Named::find(&caller, &Path::new(repo).canonicalize()?, "one").await?;
+    let session = Session::open(&caller, named, &native()).await?;
+    for _ in 0..count {
+        let began = Instant::now();
+        session.pause().await?;
+        session.resume().await?;
+        print(began.elapsed());
+    }
+    session.detach();
+    Ok(())
 }
 
 /// As the command has itself started.

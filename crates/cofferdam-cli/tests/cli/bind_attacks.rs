@@ -152,6 +152,35 @@ fn a_pipe_in_the_checkout_stops_no_other_run() {
     }
 }
 
+/// Attack 56. A pipe that was there before is its user's: no sandbox has made it, and none takes it away.
+#[test]
+fn the_users_own_pipes_stay() {
+    let lives = Lives::new();
+    lives.write(".gitignore", "build/\n");
+    lives.git(&["add", "-A"]);
+    lives.git(&["commit", "-qm", "rules"]);
+    let own = ["build/.gitignore", "build/.gitfifo", "build/c/.mailmap"];
+    lives.shell(&format!("mkdir -p build/c; mkfifo {}", own.join(" ")));
+    // The times of files have seconds here.
+    std::thread::sleep(Duration::from_secs(2));
+    let run = ["run", "--network", "none", "--head", "--", "true"];
+    for words in [&["create", "--head", "--network", "none", "box"][..], &run] {
+        // It may refuse to begin.
+        lives.cofferdam_within(words, LIMIT);
+        if lives.listed("box").is_some() {
+            lives
+                .cofferdam_within(&["stop", "box"], LIMIT)
+                .expect_code(0);
+            let delete = ["delete", "--force", "box"];
+            lives.cofferdam_within(&delete, LIMIT).expect_code(0);
+        }
+        for path in own {
+            let found = lives.repository().join(path).symlink_metadata();
+            assert!(found.is_ok(), "{words:?} took {path}");
+        }
+    }
+}
+
 /// Attack 56. What a command names of the checkout may have become a pipe.
 #[test]
 fn files_that_became_pipes_are_not_waited_for() {

@@ -541,3 +541,38 @@ fn what_was_put_away_or_deleted_is_no_base() {
         lives.cofferdam(&["delete", &name]).expect_code(0);
     }
 }
+
+/// A name that is a pattern elsewhere, and attributes of an agent's making, take none of the repository's rules away.
+#[test]
+fn ignore_files_are_read_as_the_repository_has_them() {
+    let attributes = "echo '.gitignore working-tree-encoding=UTF-16' >";
+    for trick in [
+        "echo x > ':!x'".to_owned(),
+        "echo x > ':(foo)x'".to_owned(),
+        format!("d=$(git rev-parse --git-dir); mkdir -p $d/info; {attributes} $d/info/attributes"),
+        format!("{attributes} .gitattributes"),
+    ] {
+        with_ignore_files(|lives, client| {
+            client.run(&format!(
+                "{trick}; sed -i /env/d .gitignore; echo pw > .env; echo ok > ok"
+            ));
+            let tree = tree(lives);
+            assert!(tree.contains(&"ok".to_owned()), "{trick}: {tree:?}");
+            assert!(!tree.contains(&".env".to_owned()), "{trick}: {tree:?}");
+        });
+    }
+}
+
+/// A repository among its files is no part of the branch, and nobody takes it for one.
+#[test]
+fn a_repository_in_it_is_told() {
+    with_ignore_files(|lives, client| {
+        let said = client.run(
+            "git init -q sub; cd sub; echo x > x; git add x; git -c user.name=a -c user.email=a@b commit -qm x; cd ..; echo ok > ok",
+        );
+        assert!(said.contains("sub"), "{said}");
+        let tree = tree(lives);
+        assert!(tree.contains(&"ok".to_owned()), "{tree:?}");
+        assert!(tree.iter().all(|path| !path.starts_with("sub")), "{tree:?}");
+    });
+}

@@ -92,9 +92,12 @@ pub async fn trap_in(top: &Path) -> Result<Option<PathBuf>, FileError> {
     found.unwrap_or_else(|error| Err(FileError::new("list", top, std::io::Error::other(error))))
 }
 
-/// Whether git may open it by its name alone, and it is no git directory.
+/// What git opens by its name alone, in a directory or at the top (gitignore(5), gitattributes(5), gitmodules(5), gitmailmap(5)).
+const OPENED: [&str; 4] = [".gitignore", ".gitattributes", ".gitmodules", ".mailmap"];
+
+/// Whether it is one of these.
 pub fn is_trap_name(name: &OsStr) -> bool {
-    name.as_bytes().starts_with(b".git") && !name.eq_ignore_ascii_case(".git")
+    OPENED.iter().any(|one| name.eq_ignore_ascii_case(one))
 }
 
 /// Before an agent: as [`scan`] with [`Closed::Skip`], and every socket, pipe and device; also what the inodes
@@ -402,7 +405,7 @@ impl Scan<'_> {
                 inodes.extend(Entry::look(&looked, name));
             }
             // Git opens these by their names alone, and a pipe keeps it waiting for ever.
-            let is_trap = || self.traps && name.starts_with(b".git");
+            let is_trap = || self.traps && is_trap_name(OsStr::from_bytes(name));
             let is_pipe = kind == FileType::Fifo;
             if name.eq_ignore_ascii_case(b".git") || (is_pipe && is_trap()) {
                 seen.git.push(below());

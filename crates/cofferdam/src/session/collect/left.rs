@@ -291,13 +291,21 @@ impl Collector<'_> {
 /// Which paths a commit of it is made of.
 pub(super) fn put_lists(owned: &Owned, left: &Left) -> Result<(), FileError> {
     let reader = owned.directory().join(PLACE);
-    let mut add: BTreeSet<PathBuf> = (left.new.iter())
-        // Git's name for a repository in it.
-        .map(|path| match (path.ends_with(".git"), path.parent()) {
-            (true, Some(repository)) => repository.to_owned(),
-            _ => path.clone(),
-        })
-        .collect();
+    // Git's name for a repository in it.
+    let repository = |path: &PathBuf| match (path.ends_with(".git"), path.parent()) {
+        (true, Some(repository)) => Some(repository.to_owned()),
+        _ => None,
+    };
+    let repositories: BTreeSet<PathBuf> = left.new.iter().filter_map(repository).collect();
+    // What is below one is that one's: git would say nothing of either.
+    let is_below = |path: &Path| {
+        path.ancestors()
+            .skip(1)
+            .any(|above| repositories.contains(above))
+    };
+    let new = left.new.iter().filter(|path| repository(path).is_none());
+    let mut add: BTreeSet<PathBuf> = new.chain(&repositories).cloned().collect();
+    add.retain(|path| !is_below(path));
     if !left.staged {
         // The index has what the commit has, so git knows each of them.
         let gone = left.tracked.difference(&left.there);
@@ -347,6 +355,10 @@ pub(super) fn environment(owned: &Owned) -> BTreeMap<OsString, OsString> {
         ("core.symlinks", "true"),
         ("core.ignoreCase", "false"),
         ("core.excludesFile", "/dev/null"),
+        ("core.attributesFile", "/dev/null"),
+        ("core.protectHFS", "true"),
+        ("core.protectNTFS", "true"),
+        ("core.quotePath", "true"),
         ("core.splitIndex", "false"),
         ("core.hooksPath", "/dev/null"),
     ];

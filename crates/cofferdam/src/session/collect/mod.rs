@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -374,6 +374,14 @@ impl Collector<'_> {
             .collect();
         let left = shared::after(owned.directory(), &workspace, self.events)?;
         let mut now = left.git;
+        // One that was there before is its user's, and this one is covered inside.
+        let began = owned.record.created.as_second();
+        let is_new = |path: &PathBuf| {
+            let found = workspace.join(path).symlink_metadata();
+            found.is_ok_and(|found| found.ctime() >= began)
+        };
+        let is_trap = |path: &PathBuf| path.file_name().is_some_and(nested::is_trap_name);
+        now.retain(|path| !is_trap(path) || is_new(path));
         // The git directory of a copy is elsewhere, so it could be a bare repository itself.
         if owned.record.mode != Mode::Bind && nested::is_bare(&workspace) {
             now.insert("HEAD".into());

@@ -47,7 +47,7 @@ const RECORD_WHAT_IS_LEFT: &str = commit!(
     concat!(
         add_left!(),
         "
-    drop_ignored && drop_left_out || failed=1"
+    drop_ignored && drop_left_out || fatal=1"
     ),
     "install",
     "record"

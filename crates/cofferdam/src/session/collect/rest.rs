@@ -36,11 +36,12 @@ macro_rules! commit {
     export GIT_COMMITTER_NAME=Cofferdam GIT_COMMITTER_EMAIL=agent@cofferdam.invalid
     GIT_AUTHOR_DATE=$(git log -1 --no-mailmap --format=%cI HEAD) && GIT_COMMITTER_DATE=$GIT_AUTHOR_DATE || exit 1
     export GIT_AUTHOR_DATE GIT_COMMITTER_DATE
-    failed=0
+    failed=0 fatal=
     { ",
             $add,
             "; } >\"$said\" 2>&1
     cat \"$said\" >&2
+    test -z \"$fatal\" || exit 1
     unread=$(grep -E 'Permission denied|could not open directory|can only add regular files' \"$said\" | sort -u | wc -l)
     if test $failed != 0 || git config --get-regexp '^filter[.]' >/dev/null; then
         test \"$unread\" -gt 0 || unread=1

@@ -33,10 +33,13 @@ macro_rules! drop_ignored {
         xargs -0 git ls-tree -z --full-tree \"$BASE\" -- <\"$rules/.names\" >\"$rules/.tree\" || return 1
         if test -s \"$rules/.tree\"; then
             mkdir \"$rules/tree\" && GIT_INDEX_FILE=\"$rules/.index\" git update-index -z --index-info <\"$rules/.tree\" &&
-                GIT_INDEX_FILE=\"$rules/.index\" git checkout-index --all --prefix=\"$rules/tree/\" || return 1
+                GIT_DIR=$READER GIT_WORK_TREE=$rules/tree GIT_INDEX_FILE=\"$rules/.index\" git checkout-index --all --prefix=\"$rules/tree/\" || return 1
+            # It takes none literally, and each that begins so.
+            sed -z 's|^|./|' \"$rules/.added\" >\"$rules/.asked\"
             (cd \"$rules/tree\" && unset GIT_LITERAL_PATHSPECS &&
-                GIT_DIR=$READER GIT_WORK_TREE=$rules/tree git check-ignore -z --no-index --stdin <\"$rules/.added\" >\"$rules/.drop\")
+                GIT_DIR=$READER GIT_WORK_TREE=$rules/tree git check-ignore -z --no-index --stdin <\"$rules/.asked\" >\"$rules/.covered\")
             test $? -le 1 || return 1
+            sed -z 's|^\\./||' \"$rules/.covered\" >\"$rules/.drop\"
             test ! -s \"$rules/.drop\" || git update-index -z --force-remove --stdin <\"$rules/.drop\" || return 1
         fi
         rm -rf \"$rules\"
