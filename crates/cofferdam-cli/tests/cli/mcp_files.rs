@@ -5,23 +5,48 @@ use serde_json::json;
 use crate::lives::Lives;
 use crate::mcp_client::Client;
 
-/// What git itself is in the middle of is not committed over, and what is in the way is named.
+/// What git itself is in the middle of is not committed over, whatever it is, and what is in the way is named.
 #[test]
 fn a_merge_that_is_under_way_is_left_alone() {
     let lives = Lives::new();
     let mut client = Client::start(&lives);
     client.tool("sandbox-create", &json!({"name": "one"}));
-    let conflict = "git switch -qc side && echo side > README.md && git commit -qam side && \
-        git switch -q cofferdam/one && echo ours > README.md && git commit -qam ours; git merge side";
-    let said = client.run(conflict);
-    assert!(
-        said.contains("a merge or a rebase is under way inside"),
-        "{said}"
-    );
-    let status = client.run("git status --porcelain");
-    assert!(status.starts_with("UU README.md\n"), "{status}");
-    let over = client.run("git merge --abort; touch .git/index.lock 2>/dev/null || touch $(git rev-parse --git-dir)/index.lock; echo x > x",
-    );
+    let commit = |text: &str| format!("echo {text} > README.md && git commit -qam {text}");
+    let (side, first, ours) = (commit("side"), commit("first"), commit("ours"));
+    let begun = client.run(&format!(
+        "git switch -qc side && {side} && git switch -q cofferdam/one && {first} && git branch first && {ours}"
+    ));
+    assert!(begun.contains("[exit code 0]"), "{begun}");
+    for (number, (conflict, abort)) in [
+        ("git merge side", "git merge --abort"),
+        ("git cherry-pick side", "git cherry-pick --abort"),
+        ("git revert --no-edit first", "git revert --abort"),
+        ("git rebase --merge side", "git rebase --abort"),
+        ("git rebase --apply side", "git rebase --abort"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let before = lives.git(&["rev-parse", "cofferdam/one"]);
+        let said = client.run(conflict);
+        let why = "a merge or a rebase is under way inside";
+        assert!(said.contains(why), "{conflict}: {said}");
+        let path = format!("new{number}");
+        let write = json!({"sandbox": "one", "path": path, "content": "x\n"});
+        let said = client.tool("sandbox-write", &write);
+        assert!(said.contains(why), "{conflict}: {said}");
+        let status = client.run("git status --porcelain");
+        let wanted = format!("UU README.md\n?? {path}\n");
+        assert!(status.starts_with(&wanted), "{conflict}: {status}");
+        let after = lives.git(&["rev-parse", "cofferdam/one"]);
+        assert_eq!(after, before, "{conflict}");
+        // What was changed meanwhile comes with the call that ends it.
+        let over = client.run(abort);
+        let told = format!("sandbox-exec: {path}]");
+        assert!(over.contains(&told), "{conflict}: {over}");
+        assert_eq!(lives.git(&["show", "cofferdam/one:README.md"]), "ours");
+    }
+    let over = client.run("touch $(git rev-parse --git-dir)/index.lock; echo x > x");
     assert!(
         over.contains("index.lock; where none runs any more"),
         "{over}"
