@@ -161,7 +161,8 @@ fn a_patch_leads_nowhere_else() {
     assert_eq!(status.stdout, "");
 }
 
-/// A file of many answers goes in by one call, comes back by ranges as it was, and is in the commit.
+/// A file of many answers goes in by one call, comes back by ranges as it was, and is in the commit. So do a replacement and a patch:
+/// the defect "content passed on a command line" is one that files of more than 128 kB show, the longest word that the kernel takes.
 #[test]
 fn a_large_file_goes_in_and_comes_back() {
     let lives = Lives::new();
@@ -197,6 +198,103 @@ fn a_large_file_goes_in_and_comes_back() {
         first += count;
     }
     assert!(whole == content, "{} bytes came back", whole.len());
+    let last = "9999 \"quoted\"";
+    let edit = json!({"sandbox": "one", "path": "large", "old": last, "new": content});
+    let edited = client.tool("sandbox-edit", &edit);
+    assert!(edited.starts_with("Replaced once in large.\n"), "{edited}");
+    let wanted = content.replace(last, &content);
+    assert!(lives.git(&["show", "cofferdam/one:large"]) == wanted);
+    let patch = format!(
+        "--- /dev/null\n+++ b/patched\n@@ -0,0 +1,{} @@\n+{}\n\\ No newline at end of file\n",
+        lines.len(),
+        lines.join("\n+")
+    );
+    let patched = client.tool("sandbox-edit", &json!({"sandbox": "one", "patch": patch}));
+    assert!(patched.starts_with("Changed patched.\n"), "{patched}");
+    assert!(lives.git(&["show", "cofferdam/one:patched"]) == content);
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// A line that is longer than an answer is told by its beginning, whole characters of it, and by the command that prints the rest.
+#[test]
+fn what_is_left_of_a_long_line_can_be_had() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    // Two bytes each, behind one: the bound of an answer is in the middle of one of them.
+    let long = format!("x{}", "\u{e9}".repeat(100_000));
+    let content = format!("first\n{long}\n\nlast\n");
+    for path in ["long", "it's long"] {
+        let write = json!({"sandbox": "one", "path": path, "content": content});
+        client.tool("sandbox-write", &write);
+        let read = json!({"sandbox": "one", "path": path, "first_line": 2});
+        let read = json!({"name": "sandbox-read", "arguments": read});
+        let read = client.ask("tools/call", &read);
+        let told = &read["structuredContent"];
+        assert_eq!((&told["lines"], &told["cut"]), (&json!(1), &json!(true)));
+        let begin = told["content"].as_str().unwrap();
+        assert!(begin.len() > 90_000 && long.starts_with(begin), "{path}");
+        let command = told["rest"].as_str().unwrap();
+        let text = read["content"][0]["text"].as_str().unwrap();
+        let note = format!("`sandbox-exec` prints it with `{command}`]\n");
+        assert!(text.contains(&note), "{path}: {command}");
+        client.run(&format!("{command} > rest"));
+        let rest = lives.git(&["show", "cofferdam/one:rest"]);
+        assert!(format!("{begin}{rest}") == long, "{path}: {}", rest.len());
+        // What is not as long is told whole, and by no command.
+        let last = json!({"sandbox": "one", "path": path, "first_line": 3});
+        let last = client.ask(
+            "tools/call",
+            &json!({"name": "sandbox-read", "arguments": last}),
+        );
+        let last = &last["structuredContent"];
+        assert_eq!(
+            (&last["content"], &last["cut"], &last["rest"]),
+            (&json!("\nlast\n"), &json!(false), &json!(null))
+        );
+        client.run("rm rest");
+    }
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// A patch changes more files than an answer names.
+#[test]
+fn of_many_changed_files_the_first_are_told() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let long = ["d".repeat(200), "d".repeat(200), "d".repeat(200)].join("/");
+    for (directory, most) in [("few".to_owned(), 20), (long, 13)] {
+        let made = |number: usize| {
+            format!("--- /dev/null\n+++ b/{directory}/{number}\n@@ -0,0 +1 @@\n+x\n")
+        };
+        let patch: String = (100..200).map(made).collect();
+        let arguments = json!({"sandbox": "one", "patch": patch});
+        let call = json!({"name": "sandbox-edit", "arguments": arguments});
+        let edited = client.ask("tools/call", &call);
+        let told = &edited["structuredContent"];
+        let first: Vec<String> = (100..100 + most)
+            .map(|number| format!("{directory}/{number}"))
+            .collect();
+        assert_eq!(
+            (&told["paths"], &told["files"]),
+            (&json!(first), &json!(100))
+        );
+        let text = edited["content"][0]["text"].as_str().unwrap();
+        let wanted = format!("Changed {} and {} more.\n", first.join(", "), 100 - most);
+        assert!(text.starts_with(&wanted), "{text}");
+        assert!(text.len() < 12_000, "{}", text.len());
+        let there = ["ls-tree", "-r", "--name-only", "cofferdam/one"];
+        let there = lives.git(&there);
+        let there = there.lines().filter(|path| path.starts_with(&directory));
+        assert_eq!(there.count(), 100);
+    }
     drop(client);
     lives
         .cofferdam(&["delete", "--force", "one"])
