@@ -388,47 +388,58 @@ fn has_read(process: u32) -> Option<u64> {
         .find_map(|line| line.strip_prefix("rchar: ")?.parse().ok())
 }
 
-/// Only what an agent changed travels, whatever else is in the repository.
+/// Only what an agent changed travels, whatever else is in the repository, in each mode that sandboxes of tools have.
 #[test]
 fn only_what_changed_is_looked_at() {
     const ALL: u64 = 300 * 40_000;
-    let lives = Lives::new();
-    for number in 0..300 {
-        lives.write(&format!("many/{number}"), &"x".repeat(40_000));
+    for mode in ["layer", "copy"] {
+        let lives = Lives::new();
+        for number in 0..300 {
+            lives.write(&format!("many/{number}"), &"x".repeat(40_000));
+        }
+        lives.git(&["add", "-A"]);
+        lives.git(&["commit", "-qm", "many"]);
+        if mode == "copy" {
+            // Its files are never laid over others; all of them are in it.
+            lives.git(&["sparse-checkout", "set", "--no-cone", "/*"]);
+        }
+        let mut client = Client::start(&lives);
+        client.tool("sandbox-create", &json!({"name": "one"}));
+        assert_eq!(lives.status("one", "mode"), mode);
+        // Git reads again what is of the second in which its index was written.
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+        let write = json!({"sandbox": "one", "path": "many/6", "content": "new\n"});
+        client.tool("sandbox-write", &write);
+        let objects = || {
+            let all = ["cat-file", "--batch-all-objects", "--batch-check"];
+            let all = lives.git(&all);
+            all.lines()
+                .map(str::to_owned)
+                .collect::<std::collections::BTreeSet<_>>()
+        };
+        let (before, server) = (objects(), client.server());
+        let read_by = |client: &mut Client, tool: &str, arguments: Value| {
+            let before = has_read(server);
+            client.tool(tool, &arguments);
+            Some(has_read(server)? - before?)
+        };
+        let write = json!({"sandbox": "one", "path": "many/7", "content": "newer\n"});
+        let by_write = read_by(&mut client, "sandbox-write", write);
+        // A file, the two directories above it, and the commit.
+        let new = objects();
+        let new: Vec<_> = new.difference(&before).collect();
+        assert_eq!(new.len(), 4, "{mode}: {new:?}");
+        // The control: who looks for words in all of them has it all.
+        let grep = json!({"sandbox": "one", "pattern": "nowhere"});
+        let by_grep = read_by(&mut client, "sandbox-grep", grep);
+        if let (Some(write), Some(grep)) = (by_write, by_grep) {
+            assert!(write < ALL / 3 && ALL / 2 < grep, "{mode}: {write}, {grep}");
+        } else {
+            skip!("the kernel does not say what a process has read");
+        }
+        drop(client);
+        lives
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
     }
-    lives.git(&["add", "-A"]);
-    lives.git(&["commit", "-qm", "many"]);
-    let mut client = Client::start(&lives);
-    client.tool("sandbox-create", &json!({"name": "one"}));
-    let objects = || {
-        let all = ["cat-file", "--batch-all-objects", "--batch-check"];
-        let all = lives.git(&all);
-        all.lines()
-            .map(str::to_owned)
-            .collect::<std::collections::BTreeSet<_>>()
-    };
-    let (before, server) = (objects(), client.server());
-    let read_by = |client: &mut Client, tool: &str, arguments: Value| {
-        let before = has_read(server);
-        client.tool(tool, &arguments);
-        Some(has_read(server)? - before?)
-    };
-    let write = json!({"sandbox": "one", "path": "many/7", "content": "new\n"});
-    let by_write = read_by(&mut client, "sandbox-write", write);
-    // A file, the two directories above it, and the commit.
-    let new = objects();
-    let new: Vec<_> = new.difference(&before).collect();
-    assert_eq!(new.len(), 4, "{new:?}");
-    // The control: who looks for words in all of them has it all.
-    let grep = json!({"sandbox": "one", "pattern": "nowhere"});
-    let by_grep = read_by(&mut client, "sandbox-grep", grep);
-    if let (Some(write), Some(grep)) = (by_write, by_grep) {
-        assert!(write < ALL / 3 && ALL / 2 < grep, "{write}, {grep}");
-    } else {
-        skip!("the kernel does not say what a process has read");
-    }
-    drop(client);
-    lives
-        .cofferdam(&["delete", "--force", "one"])
-        .expect_code(0);
 }
