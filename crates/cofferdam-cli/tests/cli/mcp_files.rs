@@ -301,7 +301,7 @@ fn of_many_changed_files_the_first_are_told() {
         .expect_code(0);
 }
 
-/// What is just short enough is a message as any other; what is longer changes nothing, and harms nobody who comes after it.
+/// What is just short enough is a message as any other; what is longer is refused, changes nothing, and harms nobody who comes after it.
 #[test]
 fn a_message_has_a_bound() {
     // Bytes, without the end of its line.
@@ -327,8 +327,27 @@ fn a_message_has_a_bound() {
         (&json!("fits"), &json!(false)),
         "{told}"
     );
-    client.raw(message("long", "long", LONGEST + 1).as_bytes());
-    // Whatever is said of that one.
+    // The id comes last in what the clients of others send, behind whatever may look like one.
+    let last = "\\\"id\\\":1,".repeat(2 << 20);
+    let last = format!(
+        "{{\"method\":\"tools/call\",\"params\":{{\"x\":\"{last}\"}},\"jsonrpc\":\"2.0\",\"id\":7}}\n"
+    );
+    let none = format!("{}\n", "x".repeat(LONGEST + 1));
+    for (long, id) in [
+        (message("long", "long", LONGEST + 1), json!("long")),
+        (last, json!(7)),
+        (none, json!(null)),
+    ] {
+        client.raw(long.as_bytes());
+        // Whoever comes behind it takes longer.
+        let after = json!({"sandbox": "one", "command": "sleep 2"});
+        client.begin("after", "sandbox-exec", &after);
+        let told = client.hear();
+        assert_eq!((&told["id"], &told["error"]["code"]), (&id, &json!(-32600)));
+        let why = told["error"]["message"].as_str().unwrap();
+        assert!(id.is_null() || why.contains("16 MiB at most"), "{told}");
+        assert_eq!(client.hear()["id"], "after");
+    }
     let files = client.run("cat fits | tr -d x | wc -c; ls");
     assert_eq!(files, "0\nREADME.md\nfits\nsrc\n[exit code 0]\n");
     let size = lives.git(&["cat-file", "-s", "cofferdam/one:fits"]);
