@@ -6,10 +6,13 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use cofferdam::fsx::write_private;
+use serde_json::json;
 
 use crate::containers;
 use crate::environment::finish;
 use crate::lives::Lives;
+use crate::mcp_client::Client;
+use crate::mcp_containers::everywhere;
 
 /// Answers once it has heard all of what it is told.
 const SERVER: &str = r#"
@@ -250,6 +253,72 @@ fn what_cannot_be_published_is_refused() {
     assert!(refused.stderr.contains("network `open`"), "{refused}");
 }
 
+/// Of a server's first page.
+fn page(port: u16) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+#[track_caller]
+fn shows_the_page(port: u16, at: &str) {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let answer = page(port);
+        let text = answer.as_deref().unwrap_or_default();
+        if text.ends_with("from-inside\n") {
+            return;
+        }
+        assert!(Instant::now() < until, "{at}: {answer:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Of a sandbox that an agent made by tools, with its wall: natively and in containers, until it is deleted.
+#[test]
+fn one_of_a_tools_sandbox_is_forwarded_until_that_is_deleted() {
+    const SERVES: &str = "mkdir -p /tmp/w && echo from-inside >/tmp/w/index.html && { httpd -f -p 127.0.0.1:8000 -h /tmp/w || \
+        perl -MIO::Socket::INET -e 'my $s = IO::Socket::INET->new(Listen => 5, LocalAddr => q(127.0.0.1), LocalPort => 8000) or die; \
+        while (my $c = $s->accept) { while (defined(my $l = <$c>)) { last if $l !~ /\\S/ } print $c qq(from-inside\\n); close $c }'; }";
+    everywhere(|world| {
+        let at = world.engine;
+        let mut client = Client::with(world.command(&["mcp"]));
+        client.tool("sandbox-create", &json!({"name": "one"}));
+        assert_eq!(world.status("one", "network"), "allowlist", "{at}");
+        let serves = json!({"sandbox": "one", "command": SERVES, "background": true});
+        client.tool("sandbox-exec", &serves);
+        let until = Instant::now() + Duration::from_secs(20);
+        let told = "8000: for the person you work for, `cofferdam forward one 8000`\n";
+        let ports = json!({"sandbox": "one"});
+        while !client.tool("sandbox-ports", &ports).contains(told) {
+            assert!(Instant::now() < until, "{at}: nobody listens");
+        }
+        // Nobody has asked for it.
+        let port = free();
+        assert!(page(port).is_err(), "{at}");
+        let mut forward = world.command(&["forward", "one", &format!("{port}:8000")]);
+        let mut forward = forward.stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(forward.stderr.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        let first = format!("http://127.0.0.1:{port} is port 8000 of one\n");
+        assert_eq!(line, first, "{at}");
+        shows_the_page(port, at);
+        drop(client);
+        world
+            .cofferdam(&["delete", "--force", "one"])
+            .expect_code(0);
+        let mut rest = String::new();
+        said.read_to_string(&mut rest).unwrap();
+        assert!(rest.contains("one"), "{at}: {rest}");
+        assert_eq!(finish(forward).status.code(), Some(1), "{at}: {rest}");
+        assert!(page(port).is_err(), "{at}");
+    });
+}
+
 /// By the guest alone: an engine would need a network of its own for it.
 #[test]
 fn they_lead_into_containers_too() {
@@ -261,29 +330,11 @@ fn they_lead_into_containers_too() {
         let serve = "mkdir -p ~/w && echo from-inside >~/w/index.html && exec httpd -f -p 127.0.0.1:8000 -h ~/w";
         let words = ["exec", "--detach", "dev", "--", "sh", "-c", serve];
         world.cofferdam(&words).expect_code(0);
-        let ask = || -> std::io::Result<String> {
-            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-            stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
-        };
-        let until = Instant::now() + Duration::from_secs(20);
-        loop {
-            let answer = ask();
-            if answer
-                .as_ref()
-                .is_ok_and(|one| one.ends_with("from-inside\n"))
-            {
-                break;
-            }
-            assert!(Instant::now() < until, "{}: {answer:?}", world.engine);
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        shows_the_page(port, world.engine);
         world
             .cofferdam(&["delete", "--force", "dev"])
             .expect_code(0);
-        assert!(ask().is_err());
+        assert!(page(port).is_err());
         world.environment.expect_clean();
     }
 }

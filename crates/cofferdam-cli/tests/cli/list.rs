@@ -1,5 +1,6 @@
 use std::time::{Duration, Instant};
 
+use crate::containers;
 use crate::environment::{TestEnvironment, check, commit_script};
 use crate::lives::Lives;
 
@@ -106,6 +107,52 @@ fn memory_is_what_programs_use() {
     lives.cofferdam(&["stop", "one"]).expect_code(0);
     assert_eq!(memory(), None);
     lives.cofferdam(&["delete", "one"]).expect_code(0);
+}
+
+/// The same in containers, whose own few bytes count there.
+#[test]
+fn memory_is_what_programs_use_in_containers() {
+    for world in containers::worlds() {
+        world.make("create", &["one"]).expect_code(0);
+        let memory = || {
+            let listed = world.cofferdam(&["list", "--json"]).expect_code(0).stdout;
+            let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+            assert_eq!(listed[0]["name"], "one", "{listed}");
+            listed[0]["memory"].as_u64()
+        };
+        let idle = memory();
+        assert!(
+            idle.is_some_and(|bytes| bytes < 30_000_000),
+            "{}: {idle:?}",
+            world.engine
+        );
+        let holds = "x=$(head -c 30000000 /dev/zero | tr '\\0' x); echo holds; sleep 1000";
+        world
+            .cofferdam(&["exec", "--detach", "one", "--", "sh", "-c", holds])
+            .expect_code(0);
+        let until = Instant::now() + Duration::from_secs(20);
+        while memory().is_none_or(|bytes| bytes < 30_000_000) {
+            assert!(Instant::now() < until, "{}: {:?}", world.engine, memory());
+        }
+        let listed = world.cofferdam(&["list"]).expect_code(0).stdout;
+        assert!(listed.trim_end().ends_with(" MB"), "{listed}");
+        world.cofferdam(&["stop", "one"]).expect_code(0);
+        assert_eq!(memory(), None, "{}", world.engine);
+        world.cofferdam(&["delete", "one"]).expect_code(0);
+        world.expect_clean();
+    }
+}
+
+/// The older word for `--all-repos` is none any more.
+#[test]
+fn all_is_refused() {
+    let environment = TestEnvironment::with_repository();
+    let refused = environment.cofferdam(&["list", "--all"]).expect_code(2);
+    assert!(
+        refused.stderr.contains("`--all`") || refused.stderr.contains("'--all'"),
+        "{refused}"
+    );
+    assert_eq!(refused.stdout, "");
 }
 
 /// A generated name on a branch of its own is as long as usual ones get.

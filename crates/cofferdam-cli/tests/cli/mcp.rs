@@ -315,7 +315,8 @@ fn it_is_the_same_in_containers() {
             &["inspect", "--format", "{{json .Mounts}}", &world.agents()],
         );
         let mounts: Value = serde_json::from_str(&mounts.unwrap()).unwrap();
-        let home = world.environment.home().canonicalize().unwrap();
+        let home = world.environment.home().join(".cofferdam");
+        let home = home.canonicalize().unwrap();
         let mounts = mounts.as_array().unwrap();
         assert!(!mounts.is_empty());
         for mount in mounts.iter().filter(|mount| mount["Type"] == "bind") {

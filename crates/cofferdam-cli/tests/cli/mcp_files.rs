@@ -5,23 +5,48 @@ use serde_json::json;
 use crate::lives::Lives;
 use crate::mcp_client::Client;
 
-/// What git itself is in the middle of is not committed over, and what is in the way is named.
+/// What git itself is in the middle of is not committed over, whatever it is, and what is in the way is named.
 #[test]
 fn a_merge_that_is_under_way_is_left_alone() {
     let lives = Lives::new();
     let mut client = Client::start(&lives);
     client.tool("sandbox-create", &json!({"name": "one"}));
-    let conflict = "git switch -qc side && echo side > README.md && git commit -qam side && \
-        git switch -q cofferdam/one && echo ours > README.md && git commit -qam ours; git merge side";
-    let said = client.run(conflict);
-    assert!(
-        said.contains("a merge or a rebase is under way inside"),
-        "{said}"
-    );
-    let status = client.run("git status --porcelain");
-    assert!(status.starts_with("UU README.md\n"), "{status}");
-    let over = client.run("git merge --abort; touch .git/index.lock 2>/dev/null || touch $(git rev-parse --git-dir)/index.lock; echo x > x",
-    );
+    let commit = |text: &str| format!("echo {text} > README.md && git commit -qam {text}");
+    let (side, first, ours) = (commit("side"), commit("first"), commit("ours"));
+    let begun = client.run(&format!(
+        "git switch -qc side && {side} && git switch -q cofferdam/one && {first} && git branch first && {ours}"
+    ));
+    assert!(begun.contains("[exit code 0]"), "{begun}");
+    for (number, (conflict, abort)) in [
+        ("git merge side", "git merge --abort"),
+        ("git cherry-pick side", "git cherry-pick --abort"),
+        ("git revert --no-edit first", "git revert --abort"),
+        ("git rebase --merge side", "git rebase --abort"),
+        ("git rebase --apply side", "git rebase --abort"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let before = lives.git(&["rev-parse", "cofferdam/one"]);
+        let said = client.run(conflict);
+        let why = "a merge or a rebase is under way inside";
+        assert!(said.contains(why), "{conflict}: {said}");
+        let path = format!("new{number}");
+        let write = json!({"sandbox": "one", "path": path, "content": "x\n"});
+        let said = client.tool("sandbox-write", &write);
+        assert!(said.contains(why), "{conflict}: {said}");
+        let status = client.run("git status --porcelain");
+        let wanted = format!("UU README.md\n?? {path}\n");
+        assert!(status.starts_with(&wanted), "{conflict}: {status}");
+        let after = lives.git(&["rev-parse", "cofferdam/one"]);
+        assert_eq!(after, before, "{conflict}");
+        // What was changed meanwhile comes with the call that ends it.
+        let over = client.run(abort);
+        let told = format!("sandbox-exec: {path}]");
+        assert!(over.contains(&told), "{conflict}: {over}");
+        assert_eq!(lives.git(&["show", "cofferdam/one:README.md"]), "ours");
+    }
+    let over = client.run("touch $(git rev-parse --git-dir)/index.lock; echo x > x");
     assert!(
         over.contains("index.lock; where none runs any more"),
         "{over}"
@@ -136,7 +161,8 @@ fn a_patch_leads_nowhere_else() {
     assert_eq!(status.stdout, "");
 }
 
-/// A file of many answers goes in by one call, comes back by ranges as it was, and is in the commit.
+/// A file of many answers goes in by one call, comes back by ranges as it was, and is in the commit. So do a replacement and a patch:
+/// the defect "content passed on a command line" is one that files of more than 128 kB show, the longest word that the kernel takes.
 #[test]
 fn a_large_file_goes_in_and_comes_back() {
     let lives = Lives::new();
@@ -172,13 +198,110 @@ fn a_large_file_goes_in_and_comes_back() {
         first += count;
     }
     assert!(whole == content, "{} bytes came back", whole.len());
+    let last = "9999 \"quoted\"";
+    let edit = json!({"sandbox": "one", "path": "large", "old": last, "new": content});
+    let edited = client.tool("sandbox-edit", &edit);
+    assert!(edited.starts_with("Replaced once in large.\n"), "{edited}");
+    let wanted = content.replace(last, &content);
+    assert!(lives.git(&["show", "cofferdam/one:large"]) == wanted);
+    let patch = format!(
+        "--- /dev/null\n+++ b/patched\n@@ -0,0 +1,{} @@\n+{}\n\\ No newline at end of file\n",
+        lines.len(),
+        lines.join("\n+")
+    );
+    let patched = client.tool("sandbox-edit", &json!({"sandbox": "one", "patch": patch}));
+    assert!(patched.starts_with("Changed patched.\n"), "{patched}");
+    assert!(lives.git(&["show", "cofferdam/one:patched"]) == content);
     drop(client);
     lives
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);
 }
 
-/// What is just short enough is a message as any other; what is longer changes nothing, and harms nobody who comes after it.
+/// A line that is longer than an answer is told by its beginning, whole characters of it, and by the command that prints the rest.
+#[test]
+fn what_is_left_of_a_long_line_can_be_had() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    // Two bytes each, behind one: the bound of an answer is in the middle of one of them.
+    let long = format!("x{}", "\u{e9}".repeat(100_000));
+    let content = format!("first\n{long}\n\nlast\n");
+    for path in ["long", "it's long"] {
+        let write = json!({"sandbox": "one", "path": path, "content": content});
+        client.tool("sandbox-write", &write);
+        let read = json!({"sandbox": "one", "path": path, "first_line": 2});
+        let read = json!({"name": "sandbox-read", "arguments": read});
+        let read = client.ask("tools/call", &read);
+        let told = &read["structuredContent"];
+        assert_eq!((&told["lines"], &told["cut"]), (&json!(1), &json!(true)));
+        let begin = told["content"].as_str().unwrap();
+        assert!(begin.len() > 90_000 && long.starts_with(begin), "{path}");
+        let command = told["rest"].as_str().unwrap();
+        let text = read["content"][0]["text"].as_str().unwrap();
+        let note = format!("`sandbox-exec` prints it with `{command}`]\n");
+        assert!(text.contains(&note), "{path}: {command}");
+        client.run(&format!("{command} > rest"));
+        let rest = lives.git(&["show", "cofferdam/one:rest"]);
+        assert!(format!("{begin}{rest}") == long, "{path}: {}", rest.len());
+        // What is not as long is told whole, and by no command.
+        let last = json!({"sandbox": "one", "path": path, "first_line": 3});
+        let last = client.ask(
+            "tools/call",
+            &json!({"name": "sandbox-read", "arguments": last}),
+        );
+        let last = &last["structuredContent"];
+        assert_eq!(
+            (&last["content"], &last["cut"], &last["rest"]),
+            (&json!("\nlast\n"), &json!(false), &json!(null))
+        );
+        client.run("rm rest");
+    }
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// A patch changes more files than an answer names.
+#[test]
+fn of_many_changed_files_the_first_are_told() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let long = ["d".repeat(200), "d".repeat(200), "d".repeat(200)].join("/");
+    for (directory, most) in [("few".to_owned(), 20), (long, 13)] {
+        let made = |number: usize| {
+            format!("--- /dev/null\n+++ b/{directory}/{number}\n@@ -0,0 +1 @@\n+x\n")
+        };
+        let patch: String = (100..200).map(made).collect();
+        let arguments = json!({"sandbox": "one", "patch": patch});
+        let call = json!({"name": "sandbox-edit", "arguments": arguments});
+        let edited = client.ask("tools/call", &call);
+        let told = &edited["structuredContent"];
+        let first: Vec<String> = (100..100 + most)
+            .map(|number| format!("{directory}/{number}"))
+            .collect();
+        assert_eq!(
+            (&told["paths"], &told["files"]),
+            (&json!(first), &json!(100))
+        );
+        let text = edited["content"][0]["text"].as_str().unwrap();
+        let wanted = format!("Changed {} and {} more.\n", first.join(", "), 100 - most);
+        assert!(text.starts_with(&wanted), "{text}");
+        assert!(text.len() < 12_000, "{}", text.len());
+        let there = ["ls-tree", "-r", "--name-only", "cofferdam/one"];
+        let there = lives.git(&there);
+        let there = there.lines().filter(|path| path.starts_with(&directory));
+        assert_eq!(there.count(), 100);
+    }
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// What is just short enough is a message as any other; what is longer is refused, changes nothing, and harms nobody who comes after it.
 #[test]
 fn a_message_has_a_bound() {
     // Bytes, without the end of its line.
@@ -204,8 +327,27 @@ fn a_message_has_a_bound() {
         (&json!("fits"), &json!(false)),
         "{told}"
     );
-    client.raw(message("long", "long", LONGEST + 1).as_bytes());
-    // Whatever is said of that one.
+    // The id comes last in what the clients of others send, behind whatever may look like one.
+    let last = "\\\"id\\\":1,".repeat(2 << 20);
+    let last = format!(
+        "{{\"method\":\"tools/call\",\"params\":{{\"x\":\"{last}\"}},\"jsonrpc\":\"2.0\",\"id\":7}}\n"
+    );
+    let none = format!("{}\n", "x".repeat(LONGEST + 1));
+    for (long, id) in [
+        (message("long", "long", LONGEST + 1), json!("long")),
+        (last, json!(7)),
+        (none, json!(null)),
+    ] {
+        client.raw(long.as_bytes());
+        // Whoever comes behind it takes longer.
+        let after = json!({"sandbox": "one", "command": "sleep 2"});
+        client.begin("after", "sandbox-exec", &after);
+        let told = client.hear();
+        assert_eq!((&told["id"], &told["error"]["code"]), (&id, &json!(-32600)));
+        let why = told["error"]["message"].as_str().unwrap();
+        assert!(id.is_null() || why.contains("16 MiB at most"), "{told}");
+        assert_eq!(client.hear()["id"], "after");
+    }
     let files = client.run("cat fits | tr -d x | wc -c; ls");
     assert_eq!(files, "0\nREADME.md\nfits\nsrc\n[exit code 0]\n");
     let size = lives.git(&["cat-file", "-s", "cofferdam/one:fits"]);

@@ -4,17 +4,54 @@ use serde_json::{Value, json};
 
 use crate::lives::Lives;
 
-/// What is to be written is shown first, and written for whoever says so.
+/// What is to be written is shown first, and written for whoever says so, for each client.
+#[test]
+fn nothing_is_written_unasked() {
+    let lives = Lives::new();
+    let json = ("{\n  \"kept\": true\n}\n", "\"cofferdam\": {");
+    let toml = ("kept = true\n", "[mcp_servers.cofferdam]");
+    for (client, file, (there, entry)) in [
+        ("claude-code", ".mcp.json", json),
+        ("cursor", ".cursor/mcp.json", json),
+        ("zed", ".zed/settings.json", json),
+        ("opencode", "opencode.json", json),
+        ("codex", ".codex/config.toml", toml),
+    ] {
+        let top = if client == "codex" {
+            lives.home()
+        } else {
+            lives.repository()
+        };
+        let file = top.join(file);
+        for before in [None, Some(there)] {
+            if let Some(text) = before {
+                std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+                cofferdam::fsx::write_private(&file, text.as_bytes()).unwrap();
+            }
+            let shown = lives.cofferdam(&["mcp", "install", client]).expect_code(1);
+            let mut added = shown.stdout.split_inclusive('\n');
+            let is_entry = |line: &str| line.starts_with('+') && line.contains(entry);
+            assert!(added.any(is_entry), "{client}: {shown}");
+            let hint = shown.stderr.contains("write it with `--yes`");
+            assert!(hint, "{client}: {shown}");
+            let after = std::fs::read_to_string(&file).ok();
+            assert_eq!(after.as_deref(), before, "{client}");
+        }
+        // For whoever says so it is.
+        let install = ["mcp", "install", client, "--yes"];
+        lives.cofferdam(&install).expect_code(0);
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            text.contains(entry) && text.contains("kept"),
+            "{client}: {text}"
+        );
+    }
+}
+
 #[test]
 fn a_clients_file_gets_the_entry() {
     let lives = Lives::new();
-    let shown = lives
-        .cofferdam(&["mcp", "install", "claude-code"])
-        .expect_code(1);
-    assert!(shown.stdout.contains("+    \"cofferdam\": {\n"), "{shown}");
-    assert!(shown.stderr.contains("write it with `--yes`"), "{shown}");
     let file = lives.repository().join(".mcp.json");
-    assert!(!file.exists());
     lives
         .cofferdam(&["mcp", "install", "claude-code", "--yes"])
         .expect_code(0);

@@ -174,40 +174,46 @@ fn names_are_told_on_one_line() {
         .expect_code(0);
 }
 
-/// What of the commit is not in the sandbox is said when it is made.
+/// What of the commit is not in the sandbox is said when it is made, whichever way its files come in.
 #[test]
 fn submodules_and_lfs_files_are_reported() {
-    let lives = Lives::new();
-    let mut client = Client::start(&lives);
-    let plain = client.tool("sandbox-create", &json!({"name": "plain"}));
-    assert!(!plain.contains("[note"), "{plain}");
-    lives.write(
-        ".gitmodules",
-        "[submodule \"lib\"]\n\tpath = lib\n\turl = ../lib\n",
-    );
-    lives.write(
-        ".gitattributes",
-        "*.bin filter=lfs diff=lfs merge=lfs -text\n",
-    );
-    lives.git(&["add", "."]);
-    let head = lives.git(&["rev-parse", "HEAD"]);
-    let link = format!("160000,{head},lib");
-    lives.git(&["update-index", "--add", "--cacheinfo", &link]);
-    lives.git(&["commit", "-qm", "with a submodule"]);
-    let told = client.tool("sandbox-create", &json!({"name": "one"}));
-    assert!(
-        told.contains("[note: submodules are empty directories inside, because their files are in other repositories: `lib`]"),
-        "{told}"
-    );
-    assert!(
-        told.contains(
-            "[note: files that Git LFS keeps are pointers inside, without their contents: `*.bin`]"
-        ),
-        "{told}"
-    );
-    assert!(client.run("ls -A lib | wc -l").starts_with("0\n"));
-    drop(client);
-    lives.cofferdam(&["delete", "one", "plain"]).expect_code(0);
+    for mode in ["layer", "copy"] {
+        let lives = Lives::new();
+        if mode == "copy" {
+            // Its files are never laid over others; all of them are in it.
+            lives.git(&["sparse-checkout", "set", "--no-cone", "/*"]);
+        }
+        let mut client = Client::start(&lives);
+        let plain = client.tool("sandbox-create", &json!({"name": "plain"}));
+        assert_eq!(lives.status("plain", "mode"), mode);
+        let tells = plain.contains("submodules are") || plain.contains("Git LFS");
+        assert!(!tells, "{mode}: {plain}");
+        lives.write(
+            ".gitmodules",
+            "[submodule \"lib\"]\n\tpath = lib\n\turl = ../lib\n",
+        );
+        lives.write(
+            ".gitattributes",
+            "*.bin filter=lfs diff=lfs merge=lfs -text\n",
+        );
+        lives.git(&["add", "."]);
+        let head = lives.git(&["rev-parse", "HEAD"]);
+        let link = format!("160000,{head},lib");
+        lives.git(&["update-index", "--add", "--cacheinfo", &link]);
+        lives.git(&["commit", "-qm", "with a submodule"]);
+        let told = client.tool("sandbox-create", &json!({"name": "one"}));
+        assert_eq!(lives.status("one", "mode"), mode);
+        for note in [
+            "[note: submodules are empty directories inside, because their files are in other repositories: `lib`]",
+            "[note: files that Git LFS keeps are pointers inside, without their contents: `*.bin`]",
+        ] {
+            assert!(told.contains(note), "{mode}: {told}");
+        }
+        let inside = client.run("ls -A lib | wc -l");
+        assert!(inside.starts_with("0\n"), "{mode}: {inside}");
+        drop(client);
+        lives.cofferdam(&["delete", "one", "plain"]).expect_code(0);
+    }
 }
 
 /// A program says that a name is not known; why that is so, only the wall knows.

@@ -18,6 +18,9 @@ use super::{inside, write};
 const LARGEST: u64 = 16 << 20;
 /// So many places are named where there are several.
 const NAMED: usize = 10;
+/// So many changed files are told, within so many bytes; the first one always.
+const TOLD: usize = 20;
+const BYTES: usize = 8000;
 
 /// Change files
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -40,8 +43,10 @@ pub(super) struct Edit {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Edited {
-    /// The files that are others now
+    /// The files that are others now: the first of them where they are many
     paths: Vec<String>,
+    /// How many they are
+    files: usize,
     /// How many times text was replaced
     replaced: usize,
     #[serde(flatten)]
@@ -80,7 +85,8 @@ impl Call for Edit {
             }
         };
         Ok(Edited {
-            paths,
+            files: paths.len(),
+            paths: first(paths),
             replaced,
             changed: changed::record(&session, Self::NAME).await,
         })
@@ -156,6 +162,18 @@ async fn apply(session: &Session, patch: &str) -> Result<Vec<String>, Failure> {
     Ok(paths.collect())
 }
 
+/// As many as are told.
+fn first(mut paths: Vec<String>) -> Vec<String> {
+    let mut bytes = 0;
+    let fits = paths.iter().take(TOLD).take_while(|path| {
+        bytes += path.len();
+        bytes <= BYTES
+    });
+    let count = fits.count().max(1);
+    paths.truncate(count);
+    paths
+}
+
 fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
@@ -180,7 +198,11 @@ fn nearly(text: &str, old: &str) -> String {
 impl fmt::Display for Edited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let paths: Vec<String> = self.paths.iter().map(|path| printable_line(path)).collect();
-        let paths = paths.join(", ");
+        let mut paths = paths.join(", ");
+        let more = self.files.saturating_sub(self.paths.len());
+        if more > 0 {
+            paths.push_str(&format!(" and {more} more"));
+        }
         match self.replaced {
             0 => writeln!(f, "Changed {paths}.")?,
             1 => writeln!(f, "Replaced once in {paths}.")?,

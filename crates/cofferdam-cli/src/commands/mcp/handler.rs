@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, ErrorData,
+    Implementation, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +18,9 @@ use super::server::Asked;
 use super::serves::Serves;
 use super::tool::{Entry, entry};
 use super::turns::Turns;
-use super::{create, diff, edit, exec, glob, grep, kill, list, ls, output, ports, read, write};
+use super::{
+    create, diff, edit, exec, glob, grep, kill, list, ls, output, ports, read, too_long, write,
+};
 
 /// What every client tells its model.
 const INSTRUCTIONS: &str = "\
@@ -136,5 +139,17 @@ impl ServerHandler for Handler {
         let answer = tokio::spawn(self.calls.track_future(call)).await;
         let answer = answer.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         Ok(answer.unwrap_or_else(Failure::into_result).into())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method == too_long::METHOD {
+            return Err(ErrorData::invalid_request(too_long::WHY, None));
+        }
+        let code = ErrorCode::METHOD_NOT_FOUND;
+        Err(ErrorData::new(code, request.method, None))
     }
 }

@@ -24,6 +24,7 @@ mod refused;
 mod seats;
 mod server;
 mod serves;
+mod too_long;
 mod tool;
 mod turns;
 mod write;
@@ -35,6 +36,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use rmcp::ServiceExt;
+use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::stdio_pipes;
 
 use crate::environment::Environment;
@@ -42,6 +44,7 @@ use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use handler::Handler;
 use serves::Serves;
+use too_long::Answered;
 
 /// What a client may take to read the last answers.
 const LAST: Duration = Duration::from_secs(2);
@@ -87,8 +90,11 @@ pub(crate) async fn run(
         message,
         hint: "a client of the Model Context Protocol starts it and speaks first".to_owned(),
     };
+    let (from, to) = stdio_pipes();
+    let transport =
+        AsyncRwTransport::new_server(Answered::new(from), to).with_max_line_length(too_long::MOST);
     let running = tokio::select! {
-        served = handler.clone().serve(stdio_pipes()) => {
+        served = handler.clone().serve(transport) => {
             served.map_err(|error| failed(format!("no client came: {error}")))?
         }
         () = interrupt.cancel.cancelled() => {

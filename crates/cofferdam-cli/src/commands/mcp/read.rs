@@ -9,6 +9,7 @@ use super::failure::Failure;
 use super::inside;
 use super::server::{Asked, Server};
 use super::tool::{Call, Effect};
+use crate::ui::shell::shell_word;
 
 /// Bytes of a file of which lines are told.
 const LARGEST: u64 = 16 << 20;
@@ -43,6 +44,8 @@ pub(super) struct Text {
     total_lines: usize,
     /// Whether the one line that is told is too long, and only its beginning is told
     cut: bool,
+    /// Where it is, the command for `sandbox-exec` that prints the rest of that line
+    rest: Option<String>,
 }
 
 impl Call for Read {
@@ -66,7 +69,7 @@ impl Call for Read {
             ));
         }
         let wanted = text.split_inclusive('\n').skip(first_line - 1);
-        let (mut content, mut lines, mut cut) = (String::new(), 0, false);
+        let (mut content, mut lines, mut rest) = (String::new(), 0, None);
         for line in wanted.take(self.lines.unwrap_or(LINES)) {
             if content.len() + line.len() > MOST && lines > 0 {
                 break;
@@ -74,8 +77,15 @@ impl Call for Read {
             lines += 1;
             // One long line is cut, and no character of it.
             let end = line.floor_char_boundary(MOST);
-            cut |= end < line.len();
             content.push_str(&line[..end]);
+            if end < line.len() {
+                let file = shell_word(&there.path);
+                rest = Some(format!(
+                    "sed -n '{first_line}p' {file} | tail -c +{}",
+                    end + 1
+                ));
+                break;
+            }
         }
         Ok(Text {
             path,
@@ -83,7 +93,8 @@ impl Call for Read {
             first_line,
             lines,
             total_lines,
-            cut,
+            cut: rest.is_some(),
+            rest,
         })
     }
 }
@@ -91,10 +102,10 @@ impl Call for Read {
 impl fmt::Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.content)?;
-        if self.cut {
+        if let Some(rest) = &self.rest {
             writeln!(
                 f,
-                "\n[line {} has more than {MOST} bytes, and the rest is not told: see it with `sandbox-exec` and `cut -c`]",
+                "\n[line {} has more than {MOST} bytes, and the rest is not told: `sandbox-exec` prints it with `{rest}`]",
                 self.first_line
             )?;
         }
