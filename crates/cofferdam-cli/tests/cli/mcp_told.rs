@@ -358,3 +358,23 @@ fn files_that_were_written_at_once_are_in_commits() {
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);
 }
+
+/// What an ignore file covers is in no commit, and nobody is told that it is.
+#[test]
+fn what_ignore_files_cover_is_not_said_to_be_in_a_commit() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    client.run("echo '*.log' > .gitignore; echo x > a.log");
+    drop(client);
+    let status = lives.cofferdam(&["status", "one"]).expect_code(0);
+    assert!(
+        status
+            .stdout
+            .contains("everything that no ignore file covers is in a commit\n"),
+        "{status}"
+    );
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
