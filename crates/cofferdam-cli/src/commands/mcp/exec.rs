@@ -5,9 +5,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use cofferdam::sandbox::Exit;
+use cofferdam::sandbox::{Exit, SandboxError};
 use cofferdam::session::living::{Condition, Program};
-use cofferdam::session::{Session, SessionExec};
+use cofferdam::session::{Session, SessionError, SessionExec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// What a program that was killed may take to be gone.
 const GONE: Duration = Duration::from_secs(10);
 const KILL: i32 = 9;
+/// When a sandbox was ended that a program was waited for in.
+const MEANWHILE: &str = "its program ran";
 
 /// Run a program in a sandbox
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -115,6 +117,13 @@ impl Call for Exec {
         asked.work_again().await;
         let (exit, timed_out) = waited?;
         drop(waits);
+        if !began.output.exists() {
+            return Err(Failure::gone(session.name().as_str(), MEANWHILE));
+        }
+        if matches!(exit, Some(Exit::Signal(_))) && !timed_out {
+            // It may have been killed with the whole sandbox.
+            condition(&session).await?;
+        }
         let printed = output::both_ends(&began.output, FIRST, LAST)?;
         let mut changed = changed::record(&session, Self::NAME).await;
         let refused = refused.until_now();
@@ -150,10 +159,21 @@ async fn wait(
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE);
         // One whose sandbox was stopped meanwhile has no end, and what is paused takes no time.
-        if pause == PAUSE && session.condition().await? == Condition::Paused {
+        if pause == PAUSE && condition(session).await? == Condition::Paused {
             deadline += slept.elapsed();
         }
     }
+}
+
+async fn condition(session: &Session) -> Result<Condition, Failure> {
+    session.condition().await.map_err(|error| match error {
+        SessionError::Stopped { name, .. }
+        | SessionError::Sandbox {
+            name,
+            source: SandboxError::Gone(_),
+        } => Failure::gone(&name, MEANWHILE),
+        error => error.into(),
+    })
 }
 
 impl Ran {
