@@ -378,3 +378,29 @@ fn what_ignore_files_cover_is_not_said_to_be_in_a_commit() {
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);
 }
+
+/// That nothing is there is not said of the whole branch.
+#[test]
+fn a_path_that_nothing_was_changed_at_is_named() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let diff = |client: &mut Client, path: &str| {
+        client.tool("sandbox-diff", &json!({"sandbox": "one", "path": path}))
+    };
+    assert_eq!(diff(&mut client, "src"), "[the branch has no changes]\n");
+    for (command, others) in [
+        ("echo x > a", "1 other file"),
+        ("echo x > b", "2 other files"),
+    ] {
+        client.run(command);
+        assert_eq!(
+            diff(&mut client, "src"),
+            format!("[nothing below `src` was changed; the branch changes {others}]\n")
+        );
+    }
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
