@@ -404,3 +404,48 @@ fn a_path_that_nothing_was_changed_at_is_named() {
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);
 }
+
+/// What cannot be meant is refused, and nothing runs.
+#[test]
+fn what_a_program_cannot_be_started_with_is_named() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    for (more, told) in [
+        (
+            json!({"timeout": 0}),
+            "Error: `timeout` is 0, and may be 1 to 3600 seconds\n",
+        ),
+        (
+            json!({"timeout": 3601, "background": true}),
+            "Error: `timeout` is 3601, and may be 1 to 3600 seconds\n",
+        ),
+        (
+            json!({"environment": {"A=B": "x"}}),
+            "Error: `A=B` is no name of a variable\n",
+        ),
+        (
+            json!({"directory": "nosuch"}),
+            "Error: there is no directory nosuch\n",
+        ),
+    ] {
+        let mut arguments = json!({"sandbox": "one", "command": "touch ran"});
+        for (name, value) in more.as_object().unwrap() {
+            arguments[name] = value.clone();
+        }
+        let refused = client.error("sandbox-exec", &arguments);
+        assert!(refused.starts_with(told), "{refused}");
+        assert_eq!(refused.lines().count(), 2, "{refused}");
+    }
+    assert_eq!(client.run("test ! -e ran"), "[exit code 0]\n");
+    let slow = json!({"sandbox": "one", "command": "sleep 1000", "timeout": 1});
+    let killed = client.tool("sandbox-exec", &slow);
+    assert!(
+        killed.contains("[it was killed, because it took longer than its timeout of 1 s; "),
+        "{killed}"
+    );
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
