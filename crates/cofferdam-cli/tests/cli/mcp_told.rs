@@ -449,3 +449,87 @@ fn what_a_program_cannot_be_started_with_is_named() {
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);
 }
+
+/// A call that cannot be meant says what of it is wrong, and one that found nothing what to try next.
+#[test]
+fn small_things_that_go_wrong_are_told_with_what_to_do() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    for (tool, more, told) in [
+        (
+            "sandbox-read",
+            json!({"path": "README.md", "lines": 0}),
+            "Error: `lines` is 0, and may be 1 or more\n",
+        ),
+        (
+            "sandbox-read",
+            json!({"path": "README.md", "first_line": 0}),
+            "Error: `first_line` is 0, and may be 1 or more\n",
+        ),
+        (
+            "sandbox-read",
+            json!({"path": "README.md", "first_line": "2"}),
+            "Error: sandbox-read: `first_line` is to be a number, 0 or more, and is \"2\"\n",
+        ),
+        (
+            "sandbox-exec",
+            json!({"command": 7}),
+            "Error: sandbox-exec: `command` is to be a text, and is integer `7`\n",
+        ),
+        (
+            "sandbox-exec",
+            json!({"environment": {"A": 1}, "command": "true"}),
+            "Error: sandbox-exec: `environment.A` is to be a text, and is integer `1`\n",
+        ),
+    ] {
+        let mut arguments = json!({"sandbox": "one"});
+        for (name, value) in more.as_object().unwrap() {
+            arguments[name] = value.clone();
+        }
+        let refused = client.error(tool, &arguments);
+        assert!(refused.starts_with(told), "{refused}");
+    }
+    client.begin("x", "sandbox-reed", &json!({}));
+    let told = client.hear()["error"]["message"].to_string();
+    assert!(
+        told.contains("there is no tool `sandbox-reed`; those that there are: sandbox-create, "),
+        "{told}"
+    );
+    let find = |pattern: &str| json!({"sandbox": "one", "pattern": pattern});
+    assert_eq!(
+        client.tool("sandbox-glob", &find("lib.txt")),
+        "[no file fits the pattern; with `**/` before a name it looks in directories below, too]\n"
+    );
+    assert_eq!(
+        client.tool("sandbox-glob", &find("**/lib.txt")),
+        "src/lib.txt\n"
+    );
+    assert_eq!(
+        client.tool("sandbox-glob", &find("**/none")),
+        "[no file fits the pattern]\n"
+    );
+    client.run("echo x > a");
+    let listed = client.tool("sandbox-list", &json!({}));
+    assert!(listed.contains(", 1 commit ahead"), "{listed}");
+    let deaf = "trap '' TERM; touch /tmp/deaf; while :; do sleep 0.02; done";
+    let begin = json!({"sandbox": "one", "command": deaf, "background": true});
+    let told = client.tool("sandbox-exec", &begin);
+    let id = told.split(" as ").nth(1).unwrap();
+    let id = id.split(':').next().unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while lives.exec("one", "test -e /tmp/deaf").status.code() != Some(0) {
+        assert!(Instant::now() < until);
+    }
+    for (force, more) in [(false, " If it goes on, `force` ends it."), (true, "")] {
+        let kill = json!({"sandbox": "one", "id": id, "force": force});
+        assert_eq!(
+            client.tool("sandbox-kill", &kill),
+            format!("The signal was sent; `sandbox-output` tells how it ended.{more}\n")
+        );
+    }
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}

@@ -108,7 +108,13 @@ impl ServerHandler for Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let tools = &self.tools;
         let Some(entry) = tools.iter().find(|entry| entry.tool.name == request.name) else {
-            let what = format!("there is no tool `{}`", request.name);
+            let names = tools.iter().map(|entry| entry.tool.name.as_ref());
+            let names: Vec<&str> = names.collect();
+            let what = format!(
+                "there is no tool `{}`; those that there are: {}",
+                request.name,
+                names.join(", ")
+            );
             return Err(ErrorData::invalid_params(what, None));
         };
         let mut arguments = request.arguments.unwrap_or_default();
