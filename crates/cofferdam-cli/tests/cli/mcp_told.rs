@@ -533,3 +533,49 @@ fn small_things_that_go_wrong_are_told_with_what_to_do() {
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);
 }
+
+/// A path that only the host or a shell knows makes no directories inside.
+#[test]
+fn paths_of_the_host_and_of_shells_are_told_from_those_inside() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let top = lives.repository().canonicalize().unwrap();
+    let file = top.join("src/none.txt");
+    let content = json!("x\n");
+    let host = "Error: the repository is at /workspace/repository in the sandbox\nName it from there on: src/none.txt";
+    for (tool, path, content, told) in [
+        (
+            "sandbox-write",
+            file.to_str().unwrap(),
+            Some(&content),
+            host,
+        ),
+        ("sandbox-read", file.to_str().unwrap(), None, host),
+        (
+            "sandbox-write",
+            "~/none.txt",
+            Some(&content),
+            "Error: `~/none.txt` begins with `~`, which only a shell knows\nA file of the repository is named from its top on, ",
+        ),
+    ] {
+        let mut arguments = json!({"sandbox": "one", "path": path});
+        if let Some(content) = content {
+            arguments["content"] = content.clone();
+        }
+        let refused = client.error(tool, &arguments);
+        assert!(refused.starts_with(told), "{refused}");
+    }
+    assert_eq!(
+        client.run("git status --short; ls"),
+        "README.md\nsrc\n[exit code 0]\n"
+    );
+    // What is below the top is named either way.
+    let write = json!({"sandbox": "one", "path": "/workspace/repository/made", "content": content});
+    let wrote = client.tool("sandbox-write", &write);
+    assert!(wrote.starts_with("Made made, "), "{wrote}");
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
