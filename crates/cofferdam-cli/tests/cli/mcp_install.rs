@@ -216,3 +216,18 @@ fn a_file_that_is_a_link_out_of_the_repository_stays() {
     );
     assert_eq!(std::fs::read_to_string(&outside).unwrap(), "{}\n");
 }
+
+/// Of a client that is none of those, it is said what there is to enter.
+#[test]
+fn another_client_is_told_of() {
+    let lives = Lives::new();
+    let refused = lives
+        .cofferdam(&["mcp", "install", "vscode"])
+        .expect_code(2);
+    assert!(
+        refused.stderr.contains(
+            "tip: any other client is to start the command `cofferdam` with the argument `mcp`"
+        ),
+        "{refused}"
+    );
+}

@@ -70,6 +70,11 @@ impl Handler {
         }
     }
 
+    /// Whose sandboxes the tools are about, in words.
+    pub(super) fn whose(&self) -> String {
+        self.serves.to_string()
+    }
+
     /// Tells the calls that are under way to end, and waits for that: 30 s at most.
     pub(super) async fn end(&self) {
         self.stop.cancel();

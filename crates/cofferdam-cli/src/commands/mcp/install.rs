@@ -39,7 +39,7 @@ const URL: &str = "url";
 /// The change is shown first. Files of Codex are in your home; those of the others are in the repository, for whoever works there.
 #[derive(Debug, Args)]
 pub(crate) struct Install {
-    /// Whose file
+    /// Whose file; any other client is to start the command `cofferdam` with the argument `mcp`
     #[arg(value_name = "CLIENT", value_enum)]
     client: Client,
 
