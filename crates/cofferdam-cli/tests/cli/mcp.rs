@@ -813,6 +813,16 @@ fn what_an_agent_waits_for_is_not_deleted() {
     let refused = lives.cofferdam(&["delete", "one"]).expect_code(1);
     assert!(refused.stderr.contains("/tmp/begun"), "{refused}");
     assert!(refused.stderr.contains("--force"), "{refused}");
+    // It comes to no end while it is paused.
+    lives.cofferdam(&["pause", "one"]).expect_code(0);
+    let refused = lives.cofferdam(&["delete", "one"]).expect_code(1);
+    assert!(
+        refused.stderr.contains(
+            " runs there, and it is paused\nhint: let it go on with `cofferdam resume one`"
+        ),
+        "{refused}"
+    );
+    lives.cofferdam(&["resume", "one"]).expect_code(0);
     lives.exec("one", "touch /tmp/go").expect_code(0);
     let told = client.hear();
     assert!(told["result"].to_string().contains("done"), "{told}");

@@ -89,7 +89,9 @@ async fn end_safely(
         Err(SandboxError::NotRunning) => None,
         Err(source) => return Err(failed(source)),
     };
+    let mut paused = false;
     if let Some(sandbox) = &sandbox {
+        paused = sandbox.status().await.is_ok_and(|status| status.paused);
         // One that is paused too: somebody may let it go on meanwhile.
         sandbox.freeze().await.map_err(failed)?;
         // Those that were left running are nobody's, and neither is one whose user is dead: they go with it.
@@ -107,6 +109,7 @@ async fn end_safely(
             return Err(SessionError::InUse {
                 name: named.record.name.to_string(),
                 program: shown(&program.arguments),
+                paused,
             });
         }
     }
@@ -115,6 +118,7 @@ async fn end_safely(
         return Err(SessionError::InUse {
             name: named.record.name.to_string(),
             program: "an agent at work".to_owned(),
+            paused,
         });
     }
     // What was frozen goes on when its connection ends here.
