@@ -113,7 +113,7 @@ impl ServerHandler for Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let tools = &self.tools;
         let Some(entry) = tools.iter().find(|entry| entry.tool.name == request.name) else {
-            let names = tools.iter().map(|entry| entry.tool.name.as_ref());
+            let names = tools.iter().map(|entry| &*entry.tool.name);
             let names: Vec<&str> = names.collect();
             let what = format!(
                 "there is no tool `{}`; those that there are: {}",
