@@ -558,6 +558,12 @@ fn manage_hint(error: &ManageError) -> Option<String> {
                 "where it was mended inside since, nothing of it is needed: `cofferdam delete --force {name}`; else copy that file first (`git unpack-objects` reads it)"
             ));
         }
+        ManageError::OnNoOtherBranch { name, .. } => {
+            return Some(format!(
+                "see them with `cofferdam log {name}`, take them with `cofferdam merge {name}`; when nothing of them is needed: \
+                 `cofferdam delete --force --purge {name}`"
+            ));
+        }
         ManageError::UncommittedWork { name, .. } | ManageError::KeptWork { name, .. } => {
             return Some(format!(
                 "save what you need of it, then `cofferdam delete --force {name}`"
@@ -601,7 +607,7 @@ fn manage_hint(error: &ManageError) -> Option<String> {
         }
         ManageError::Uncollectable { name, .. } => {
             return Some(format!(
-                "`cofferdam delete --purge {name}` deletes it without them: they cannot be brought back"
+                "`cofferdam delete --force --purge {name}` deletes it without them: they cannot be brought back"
             ));
         }
         ManageError::Applying { name, .. } => {
@@ -617,7 +623,7 @@ fn manage_hint(error: &ManageError) -> Option<String> {
         }
         ManageError::HalfMerged { name, .. } => {
             return Some(format!(
-                "when nothing is in its way, finish it with `cofferdam gc`; `cofferdam delete --purge {name}` leaves the checkout as it is"
+                "when nothing is in its way, finish it with `cofferdam gc`; `cofferdam delete --force --purge {name}` leaves the checkout as it is"
             ));
         }
         ManageError::Alive {

@@ -239,6 +239,12 @@ fn suggest(error: &mut clap::Error) {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return;
     };
+    if error.kind() == ErrorKind::InvalidValue && argument == "<CLIENT>" {
+        let tip = "any other client is to start the command `cofferdam` with the argument `mcp`";
+        let tips = vec![tip.into()];
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        return;
+    }
     if error.kind() != ErrorKind::UnknownArgument || argument.starts_with('-') {
         return;
     }

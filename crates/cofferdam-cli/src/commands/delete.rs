@@ -26,8 +26,8 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "SANDBOX|PATH")]
     names: Vec<String>,
 
-    /// Also where somebody waits for a program inside, its engine is gone for good, or work would be lost: uncommitted, or
-    /// refused by the gate
+    /// Also where somebody waits for a program inside, its engine is gone for good, or work would be lost: uncommitted,
+    /// refused by the gate, or with --purge on no other branch
     #[arg(long)]
     force: bool,
 

@@ -502,7 +502,7 @@ fn render(
     };
     let changes = match told.changes {
         None => "nobody can tell now".to_owned(),
-        Some(false) => "everything is in a commit".to_owned(),
+        Some(false) => "everything that no ignore file covers is in a commit".to_owned(),
         Some(true) if record.mode.owns_files() => {
             let diff = format!("cofferdam diff --uncommitted {}", record.name);
             format!("uncommitted: {}", from_here(&diff))

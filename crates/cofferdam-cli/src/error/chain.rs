@@ -210,6 +210,7 @@ fn in_manage(error: &ManageError) -> Cause<'_> {
         | ManageError::Unpushed { .. }
         | ManageError::UncommittedWork { .. }
         | ManageError::KeptWork { .. }
+        | ManageError::OnNoOtherBranch { .. }
         | ManageError::Applying { .. }
         | ManageError::BranchLeft { .. }
         | ManageError::OtherCleansUp

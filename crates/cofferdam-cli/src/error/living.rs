@@ -54,6 +54,12 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
             "see what it does with `cofferdam logs {name} run --follow`, and wait for its end; or make another sandbox \
              for the other one: `cofferdam create NAME`"
         ),
+        SessionError::InUse {
+            name, paused: true, ..
+        } => format!(
+            "let it go on with `cofferdam resume {name}`, and wait for its end; or end it with the sandbox: `cofferdam delete --force \
+             {name}`"
+        ),
         SessionError::InUse { name, .. } => format!(
             "see what runs there with `cofferdam status {name}`; wait for its end, or end it with the sandbox: \
              `cofferdam delete --force {name}`"

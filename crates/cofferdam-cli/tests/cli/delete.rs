@@ -44,11 +44,51 @@ fn purge_keeps_nothing() {
             &commit_script(&["a"]),
         )
         .expect_code(0);
-    environment
+    let refused = environment
         .cofferdam(&["delete", "one", "--purge"])
+        .expect_code(1);
+    assert_eq!(
+        refused.stderr,
+        "error: 1 commit of sandbox `one` is on no other branch, and `--purge` keeps no way back\n\
+         hint: see them with `cofferdam log one`, take them with `cofferdam merge one`; when nothing of them is needed: \
+         `cofferdam delete --force --purge one`\n"
+    );
+    environment
+        .cofferdam(&["delete", "--force", "--purge", "one"])
         .expect_code(0);
     assert_eq!(environment.references(), before);
     environment.expect_clean();
+}
+
+/// Nor does it ask where everything is elsewhere. A sandbox that stays goes on where it is not.
+#[test]
+fn purge_asks_before_commits_go_that_are_nowhere_else() {
+    let lives = Lives::with("box", &["--network", "none"]);
+    lives
+        .exec("box", &commit_script(&["one", "two"]))
+        .expect_code(0);
+    let purge = ["delete", "--purge", "box"];
+    let refused = lives.cofferdam(&purge).expect_code(1);
+    assert!(
+        refused
+            .stderr
+            .contains("error: 2 commits of sandbox `box` are on no other branch, and "),
+        "{refused}"
+    );
+    assert_eq!(lives.state("box"), "active");
+    lives.exec("box", "true").expect_code(0);
+    // Of what was taken, what came later is alone there.
+    lives.cofferdam(&["merge", "box"]).expect_code(0);
+    lives.exec("box", &commit_script(&["three"])).expect_code(0);
+    let refused = lives.cofferdam(&purge).expect_code(1);
+    assert!(
+        refused.stderr.contains("error: 1 commit of sandbox `box` "),
+        "{refused}"
+    );
+    lives.cofferdam(&["merge", "box"]).expect_code(0);
+    lives.cofferdam(&purge).expect_code(0);
+    assert_eq!(lives.git(&["for-each-ref", "refs/cofferdam"]), "");
+    lives.expect_clean();
 }
 
 #[test]
@@ -302,7 +342,7 @@ fn one_whose_branch_cannot_go_is_deleted_when_it_can() {
         _ => lives.temporary().join("theirs"),
     };
     for (in_the_way, collected) in [("a lock", true), ("a lock", false), ("a worktree", true)] {
-        for options in [&[][..], &["--force"], &["--purge"]] {
+        for options in [&[][..], &["--force"], &["--force", "--purge"]] {
             let what = format!("{in_the_way} {collected} {options:?}");
             let lives = Lives::with("one", &["--network", "none"]);
             lives.exec("one", &commit_script(&["work"])).expect_code(0);
@@ -350,7 +390,7 @@ fn one_whose_branch_cannot_go_is_deleted_when_it_can() {
             assert_eq!(branches, "", "{what}");
             let kept = lives.git(&["log", "--all", "--format=%s"]);
             let is_kept = kept.lines().any(|line| line == "work");
-            let somewhere = in_the_way != "a lock" || options != ["--purge"];
+            let somewhere = in_the_way != "a lock" || !options.contains(&"--purge");
             assert_eq!(is_kept, somewhere, "{what}: {kept}");
             if in_the_way != "a lock" {
                 lives.git(&["worktree", "remove", "--force", place]);

@@ -94,7 +94,7 @@ fn memory_is_what_programs_use() {
     let lives = Lives::with("one", &["--network", "none"]);
     let memory = || lives.listed("one").unwrap()["memory"].as_u64();
     assert_eq!(memory(), Some(0));
-    let holds = "x=$(head -c 30000000 /dev/zero | tr '\\0' x); echo holds; sleep 1000";
+    let holds = "x=$(head -c 30000000 /dev/zero | tr '\\0' x); echo holds; sleep 1000; echo $x";
     lives
         .cofferdam(&["exec", "--detach", "one", "--", "sh", "-c", holds])
         .expect_code(0);

@@ -814,6 +814,16 @@ fn what_an_agent_waits_for_is_not_deleted() {
     let refused = lives.cofferdam(&["delete", "one"]).expect_code(1);
     assert!(refused.stderr.contains("/tmp/begun"), "{refused}");
     assert!(refused.stderr.contains("--force"), "{refused}");
+    // It comes to no end while it is paused.
+    lives.cofferdam(&["pause", "one"]).expect_code(0);
+    let refused = lives.cofferdam(&["delete", "one"]).expect_code(1);
+    assert!(
+        refused.stderr.contains(
+            " runs there, and it is paused\nhint: let it go on with `cofferdam resume one`"
+        ),
+        "{refused}"
+    );
+    lives.cofferdam(&["resume", "one"]).expect_code(0);
     lives.exec("one", "touch /tmp/go").expect_code(0);
     let told = client.hear();
     assert!(told["result"].to_string().contains("done"), "{told}");
@@ -821,4 +831,33 @@ fn what_an_agent_waits_for_is_not_deleted() {
     client.tool("sandbox-exec", &exec);
     drop(client);
     lives.cofferdam(&["delete", "one"]).expect_code(0);
+}
+
+/// Where somebody ends it all the same, the agent is told so, and what to do next.
+#[test]
+fn what_was_deleted_or_stopped_under_a_program_is_named() {
+    for end in [&["delete", "--force", "one"][..], &["stop", "one"]] {
+        let lives = Lives::new();
+        let mut client = Client::start(&lives);
+        client.tool("sandbox-create", &json!({"name": "one"}));
+        let exec = json!({"sandbox": "one", "command": "touch /tmp/begun; sleep 1000"});
+        client.begin("x", "sandbox-exec", &exec);
+        let until = Instant::now() + Duration::from_secs(20);
+        while lives.exec("one", "test -e /tmp/begun").status.code() != Some(0) {
+            assert!(Instant::now() < until);
+        }
+        lives.cofferdam(end).expect_code(0);
+        let told = client.hear();
+        assert_eq!(told["result"]["isError"], true, "{end:?}: {told}");
+        assert_eq!(
+            told["result"]["content"][0]["text"],
+            "Error: sandbox `one` was deleted or stopped while its program ran\n\
+             `sandbox-list` tells which there are.",
+            "{end:?}"
+        );
+        drop(client);
+        if end[0] == "stop" {
+            lives.cofferdam(&["delete", "one"]).expect_code(0);
+        }
+    }
 }

@@ -554,7 +554,7 @@ fn ignore_files_are_read_as_the_repository_has_them() {
     ] {
         with_ignore_files(|lives, client| {
             client.run(&format!(
-                "{trick}; sed -i /env/d .gitignore; echo pw > .env; echo ok > ok"
+                "{trick}; : > .gitignore; echo pw > .env; echo ok > ok"
             ));
             let tree = tree(lives);
             assert!(tree.contains(&"ok".to_owned()), "{trick}: {tree:?}");

@@ -356,7 +356,7 @@ fn a_deleted_one_is_gone() {
         let before = environment.references();
         let mut client = Client::with(world.command(&["mcp"]));
         for purge in [false, true] {
-            let words: &[&str] = if purge { &["--purge"] } else { &[] };
+            let words: &[&str] = if purge { &["--force", "--purge"] } else { &[] };
             let id = counting(&mut client, world, "one");
             let write = json!({"sandbox": "one", "path": "made", "content": "made\n"});
             client.tool("sandbox-write", &write);

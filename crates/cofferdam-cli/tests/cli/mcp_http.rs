@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::environment::Done;
 use crate::lives::Lives;
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#;
@@ -32,6 +33,9 @@ impl Served {
         BufReader::new(child.stderr.as_mut().unwrap())
             .read_line(&mut said)
             .unwrap();
+        let top = lives.repository().canonicalize().unwrap();
+        let serves = format!("/ serves {}, to clients ", top.display());
+        assert!(said.contains(&serves), "{said}");
         let port = said.split("127.0.0.1:").nth(1).unwrap();
         let port = port.split('/').next().unwrap().parse().unwrap();
         Self { child, port }
@@ -128,6 +132,32 @@ fn what_others_could_read_or_reach_is_refused() {
     cofferdam::fsx::write_with_mode(file.as_ref(), b"short\n", 0o600).unwrap();
     let refused = lives.cofferdam(&with).expect_code(1);
     assert!(refused.stderr.contains("has no token"), "{refused}");
+    // What it tells to do makes one that is taken.
+    let make = |refused: &Done| {
+        let hint = refused.stderr.split("only you can read: `").nth(1);
+        let command = hint.and_then(|hint| hint.split('`').next());
+        lives.shell(command.unwrap()).expect_code(0);
+    };
+    make(&refused);
+    drop(Served::start(&lives, &["--token-file", file]));
+    let elsewhere = lives.home().join("none/token");
+    let elsewhere = elsewhere.to_str().unwrap();
+    let with = ["mcp", "--http", "127.0.0.1:0", "--token-file", elsewhere];
+    let refused = lives.cofferdam(&with).expect_code(1);
+    make(&refused);
+    drop(Served::start(&lives, &["--token-file", elsewhere]));
+    // One that is missing is made, as Cofferdam's own is.
+    let made = lives.home().join("none/made");
+    drop(Served::start(
+        &lives,
+        &["--token-file", made.to_str().unwrap()],
+    ));
+    assert_eq!(std::fs::read_to_string(&made).unwrap().trim().len(), 64);
+    assert_eq!(made.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    for wrong in ["7071", "localhost:7071"] {
+        let refused = lives.cofferdam(&["mcp", "--http", wrong]).expect_code(2);
+        assert!(refused.stderr.contains("127.0.0.1:7071"), "{refused}");
+    }
     let open = lives
         .cofferdam(&["mcp", "--http", "0.0.0.0:0"])
         .expect_code(2);

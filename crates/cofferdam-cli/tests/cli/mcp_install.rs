@@ -142,3 +142,129 @@ fn each_client_gets_its_own_form() {
     let line = format!("env = {{ COFFERDAM_HOME = \"{}\" }}\n", elsewhere.display());
     assert!(text.contains(&format!("{entry}{line}")), "{text}");
 }
+
+/// What else its user has said of the server stays, and where what is ours fits, nothing changes.
+#[test]
+fn an_entry_that_is_there_keeps_what_else_is_in_it() {
+    let lives = Lives::new();
+    let program = lives
+        .command(&[])
+        .get_program()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    for (client, file, servers, there, becomes) in [
+        (
+            "claude-code",
+            ".mcp.json",
+            "mcpServers",
+            json!({"command": "old", "args": ["mcp"], "env": {"A": "1"}}),
+            json!({"command": program, "args": ["mcp"], "env": {"A": "1"}}),
+        ),
+        (
+            "cursor",
+            ".cursor/mcp.json",
+            "mcpServers",
+            json!({"type": "stdio", "command": program}),
+            json!({"type": "stdio", "command": program, "args": ["-C", "${workspaceFolder}", "mcp"]}),
+        ),
+        (
+            "zed",
+            ".zed/settings.json",
+            "context_servers",
+            json!({"source": "custom", "command": program, "args": ["x"], "env": {}}),
+            json!({"source": "custom", "command": program, "args": ["mcp"], "env": {}}),
+        ),
+        (
+            "opencode",
+            "opencode.json",
+            "mcp",
+            json!({"type": "local", "command": ["old", "mcp"], "enabled": false, "timeout": 9}),
+            json!({"type": "local", "command": [program, "mcp"], "enabled": false, "timeout": 9}),
+        ),
+    ] {
+        let of = |entry: &Value| json!({servers: {"cofferdam": entry}});
+        lives.write(file, &of(&there).to_string());
+        lives
+            .cofferdam(&["mcp", "install", client, "--yes"])
+            .expect_code(0);
+        let text = lives.read(file);
+        let read: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, of(&becomes), "{client}");
+        let again = lives.cofferdam(&["mcp", "install", client]).expect_code(0);
+        assert!(again.stderr.contains("has it already"), "{again}");
+        assert_eq!(lives.read(file), text, "{client}");
+    }
+    let entry = |command: &str, argument: &str| {
+        format!(
+            "[mcp_servers.cofferdam]\ncommand = \"{command}\" # mine\nargs = [\"{argument}\"]\n\
+             default_tools_approval_mode = \"approve\"\n\n[mcp_servers.cofferdam.env]\nA = \"1\"\n"
+        )
+    };
+    let own = lives.puts(".codex/config.toml", &entry("old", "x"));
+    lives
+        .cofferdam(&["mcp", "install", "codex", "--yes"])
+        .expect_code(0);
+    let text = std::fs::read_to_string(&own).unwrap();
+    assert_eq!(text, entry(&program, "mcp"));
+    let again = lives.cofferdam(&["mcp", "install", "codex"]).expect_code(0);
+    assert!(again.stderr.contains("has it already"), "{again}");
+    // One that is reached over HTTP is another one.
+    lives.write(
+        ".mcp.json",
+        "{\"mcpServers\": {\"cofferdam\": {\"type\": \"http\", \"url\": \"http://127.0.0.1:7070/\"}}}",
+    );
+    let refused = lives
+        .cofferdam(&["mcp", "install", "claude-code", "--yes"])
+        .expect_code(1);
+    assert!(
+        refused.stderr.contains("its entry `cofferdam` has a `url`"),
+        "{refused}"
+    );
+}
+
+/// A link is followed as far as the repository goes, and its user is told what to do about others.
+#[test]
+fn a_file_that_is_a_link_out_of_the_repository_stays() {
+    let lives = Lives::new();
+    let (link, outside) = (
+        lives.repository().join(".mcp.json"),
+        lives.temporary().join("theirs.json"),
+    );
+    std::os::unix::fs::symlink(&outside, &link).unwrap();
+    let install = ["mcp", "install", "claude-code", "--yes"];
+    let refused = lives.cofferdam(&install).expect_code(1);
+    assert!(
+        refused
+            .stderr
+            .contains("it is a link that leads nowhere\nhint: take the link away: `rm "),
+        "{refused}"
+    );
+    cofferdam::fsx::write_private(&outside, b"{}\n").unwrap();
+    let refused = lives.cofferdam(&install).expect_code(1);
+    let outside = outside.canonicalize().unwrap();
+    let [leads, enter] = [
+        format!("it leads to {}\n", outside.display()),
+        format!("enter the server in {} yourself", outside.display()),
+    ];
+    assert!(
+        refused.stderr.contains(&leads) && refused.stderr.contains(&enter),
+        "{refused}"
+    );
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "{}\n");
+}
+
+/// Of a client that is none of those, it is said what there is to enter.
+#[test]
+fn another_client_is_told_of() {
+    let lives = Lives::new();
+    let refused = lives
+        .cofferdam(&["mcp", "install", "vscode"])
+        .expect_code(2);
+    assert!(
+        refused.stderr.contains(
+            "tip: any other client is to start the command `cofferdam` with the argument `mcp`"
+        ),
+        "{refused}"
+    );
+}

@@ -545,6 +545,29 @@ fn edit_patch(scene: &mut Scene) {
         scene.told("sandbox-edit", &json!({"sandbox": "one", "patch": patch}));
         assert_eq!(scene.prints("one", "cat patched"), becomes, "{patch}");
     }
+    // Nor do numbers count that are wrong.
+    let patch = "--- a/patched\n+++ b/patched\n@@ -1,5 +1,7 @@\n 1\n-two\n+2\n";
+    scene.told("sandbox-edit", &json!({"sandbox": "one", "patch": patch}));
+    assert_eq!(scene.prints("one", "head -n 2 patched"), "1\n2\n");
+    let patch = patch.replace("-two\n+2\n", "-2\n+two\n");
+    scene.told("sandbox-edit", &json!({"sandbox": "one", "patch": patch}));
+    // What is no diff is told so, and what its paths are to be.
+    for (patch, why) in [
+        (
+            "*** Begin Patch\n*** Update File: patched\n",
+            "Error: this is no unified diff: it begins with `*** Begin Patch`\nNothing was changed. Use `path`, `old` and `new` ",
+        ),
+        ("nothing", "Error: this is no unified diff: no line of it "),
+        (
+            "--- src/lib.txt\n+++ src/lib.txt\n@@ -1 +1 @@\n-one\n+1\n",
+            "write `--- a/src/lib.txt` and `+++ b/src/lib.txt`",
+        ),
+        ("--- a/patched\n+++ b/patched\n", "does not apply"),
+    ] {
+        let refused = scene.refused("sandbox-edit", &json!({"sandbox": "one", "patch": patch}));
+        assert!(refused.contains(why), "{refused}");
+        assert!(!refused.contains("--allow"), "{refused}");
+    }
     // Lines that are not there are not, and no line goes in by its number alone.
     for (patch, why) in [
         ("@@ -2 +2 @@\n-zwei\n+x\n", "does not apply"),

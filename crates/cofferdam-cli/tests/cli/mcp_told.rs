@@ -364,3 +364,224 @@ fn files_that_were_written_at_once_are_in_commits() {
         .cofferdam(&["delete", "--force", "one"])
         .expect_code(0);
 }
+
+/// What an ignore file covers is in no commit, and nobody is told that it is.
+#[test]
+fn what_ignore_files_cover_is_not_said_to_be_in_a_commit() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    client.run("echo '*.log' > .gitignore; echo x > a.log");
+    drop(client);
+    let status = lives.cofferdam(&["status", "one"]).expect_code(0);
+    assert!(
+        status
+            .stdout
+            .contains("everything that no ignore file covers is in a commit\n"),
+        "{status}"
+    );
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// That nothing is there is not said of the whole branch.
+#[test]
+fn a_path_that_nothing_was_changed_at_is_named() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let diff = |client: &mut Client, path: &str| {
+        client.tool("sandbox-diff", &json!({"sandbox": "one", "path": path}))
+    };
+    assert_eq!(diff(&mut client, "src"), "[the branch has no changes]\n");
+    for (command, others) in [
+        ("echo x > a", "1 other file"),
+        ("echo x > b", "2 other files"),
+    ] {
+        client.run(command);
+        assert_eq!(
+            diff(&mut client, "src"),
+            format!("[nothing below `src` was changed; the branch changes {others}]\n")
+        );
+    }
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// What cannot be meant is refused, and nothing runs.
+#[test]
+fn what_a_program_cannot_be_started_with_is_named() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    for (more, told) in [
+        (
+            json!({"timeout": 0}),
+            "Error: `timeout` is 0, and may be 1 to 3600 seconds\n",
+        ),
+        (
+            json!({"timeout": 3601, "background": true}),
+            "Error: `timeout` is 3601, and may be 1 to 3600 seconds\n",
+        ),
+        (
+            json!({"environment": {"A=B": "x"}}),
+            "Error: `A=B` is no name of a variable\n",
+        ),
+        (
+            json!({"directory": "nosuch"}),
+            "Error: there is no directory nosuch\n",
+        ),
+    ] {
+        let mut arguments = json!({"sandbox": "one", "command": "touch ran"});
+        for (name, value) in more.as_object().unwrap() {
+            arguments[name] = value.clone();
+        }
+        let refused = client.error("sandbox-exec", &arguments);
+        assert!(refused.starts_with(told), "{refused}");
+        assert_eq!(refused.lines().count(), 2, "{refused}");
+    }
+    assert_eq!(client.run("test ! -e ran"), "[exit code 0]\n");
+    let slow = json!({"sandbox": "one", "command": "sleep 1000", "timeout": 1});
+    let killed = client.tool("sandbox-exec", &slow);
+    assert!(
+        killed.contains("[it was killed, because it took longer than its timeout of 1 s; "),
+        "{killed}"
+    );
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// A call that cannot be meant says what of it is wrong, and one that found nothing what to try next.
+#[test]
+fn small_things_that_go_wrong_are_told_with_what_to_do() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    for (tool, more, told) in [
+        (
+            "sandbox-read",
+            json!({"path": "README.md", "lines": 0}),
+            "Error: `lines` is 0, and may be 1 or more\n",
+        ),
+        (
+            "sandbox-read",
+            json!({"path": "README.md", "first_line": 0}),
+            "Error: `first_line` is 0, and may be 1 or more\n",
+        ),
+        (
+            "sandbox-read",
+            json!({"path": "README.md", "first_line": "2"}),
+            "Error: sandbox-read: `first_line` is to be a number, 0 or more, and is \"2\"\n",
+        ),
+        (
+            "sandbox-exec",
+            json!({"command": 7}),
+            "Error: sandbox-exec: `command` is to be a text, and is integer `7`\n",
+        ),
+        (
+            "sandbox-exec",
+            json!({"environment": {"A": 1}, "command": "true"}),
+            "Error: sandbox-exec: `environment.A` is to be a text, and is integer `1`\n",
+        ),
+    ] {
+        let mut arguments = json!({"sandbox": "one"});
+        for (name, value) in more.as_object().unwrap() {
+            arguments[name] = value.clone();
+        }
+        let refused = client.error(tool, &arguments);
+        assert!(refused.starts_with(told), "{refused}");
+    }
+    client.begin("x", "sandbox-reed", &json!({}));
+    let told = client.hear()["error"]["message"].to_string();
+    assert!(
+        told.contains("there is no tool `sandbox-reed`; those that there are: sandbox-create, "),
+        "{told}"
+    );
+    let find = |pattern: &str| json!({"sandbox": "one", "pattern": pattern});
+    assert_eq!(
+        client.tool("sandbox-glob", &find("lib.txt")),
+        "[no file fits the pattern; with `**/` before a name it looks in directories below, too]\n"
+    );
+    assert_eq!(
+        client.tool("sandbox-glob", &find("**/lib.txt")),
+        "src/lib.txt\n"
+    );
+    assert_eq!(
+        client.tool("sandbox-glob", &find("**/none")),
+        "[no file fits the pattern]\n"
+    );
+    client.run("echo x > a");
+    let listed = client.tool("sandbox-list", &json!({}));
+    assert!(listed.contains(", 1 commit ahead"), "{listed}");
+    let deaf = "trap '' TERM; touch /tmp/deaf; while :; do sleep 0.02; done";
+    let begin = json!({"sandbox": "one", "command": deaf, "background": true});
+    let told = client.tool("sandbox-exec", &begin);
+    let id = told.split(" as ").nth(1).unwrap();
+    let id = id.split(':').next().unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while lives.exec("one", "test -e /tmp/deaf").status.code() != Some(0) {
+        assert!(Instant::now() < until);
+    }
+    for (force, more) in [(false, " If it goes on, `force` ends it."), (true, "")] {
+        let kill = json!({"sandbox": "one", "id": id, "force": force});
+        assert_eq!(
+            client.tool("sandbox-kill", &kill),
+            format!("The signal was sent; `sandbox-output` tells how it ended.{more}\n")
+        );
+    }
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
+/// A path that only the host or a shell knows makes no directories inside.
+#[test]
+fn paths_of_the_host_and_of_shells_are_told_from_those_inside() {
+    let lives = Lives::new();
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    let top = lives.repository().canonicalize().unwrap();
+    let file = top.join("src/none.txt");
+    let content = json!("x\n");
+    let host = "Error: the repository is at /workspace/repository in the sandbox\nName it from there on: src/none.txt";
+    for (tool, path, content, told) in [
+        (
+            "sandbox-write",
+            file.to_str().unwrap(),
+            Some(&content),
+            host,
+        ),
+        ("sandbox-read", file.to_str().unwrap(), None, host),
+        (
+            "sandbox-write",
+            "~/none.txt",
+            Some(&content),
+            "Error: `~/none.txt` begins with `~`, which only a shell knows\nA file of the repository is named from its top on, ",
+        ),
+    ] {
+        let mut arguments = json!({"sandbox": "one", "path": path});
+        if let Some(content) = content {
+            arguments["content"] = content.clone();
+        }
+        let refused = client.error(tool, &arguments);
+        assert!(refused.starts_with(told), "{refused}");
+    }
+    assert_eq!(
+        client.run("git status --short; ls"),
+        "README.md\nsrc\n[exit code 0]\n"
+    );
+    // What is below the top is named either way.
+    let write = json!({"sandbox": "one", "path": "/workspace/repository/made", "content": content});
+    let wrote = client.tool("sandbox-write", &write);
+    assert!(wrote.starts_with("Made made, "), "{wrote}");
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}

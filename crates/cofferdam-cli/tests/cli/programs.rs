@@ -425,7 +425,7 @@ fn what_lies_in_another_agents_repository_or_is_linked_through_it_is_not_shown()
         let done = user.environment.cofferdam(&[&here[..], arguments].concat());
         done.expect_code(0)
     };
-    at(&["delete", "--purge", "one"]);
+    at(&["delete", "--force", "--purge", "one"]);
     at(&["gc"]);
     assert_eq!(at(&["list", "--all-repos", "--json"]).stdout, "[]\n");
     not_shown();

@@ -219,7 +219,7 @@ fn one_that_is_still_there_is_gone_on_in() {
     );
     assert_eq!(listed(&lives).as_array().unwrap().len(), 2);
     lives
-        .cofferdam(&["delete", "--purge", "box"])
+        .cofferdam(&["delete", "--force", "--purge", "box"])
         .expect_code(0);
     assert_eq!(listed(&lives), json!([]));
     // Whose branch was checked out since, goes on there, whatever its first prompt was made of.

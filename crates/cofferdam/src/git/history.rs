@@ -83,6 +83,34 @@ impl Repository {
         Ok(String::from_utf8_lossy(&done.stdout).trim().parse().ok())
     }
 
+    /// How many commits `tips` have, and neither `base` nor a branch, tag or remote branch other than `but`.
+    pub async fn count_only_there(
+        &self,
+        tips: &[Oid],
+        base: &Oid,
+        but: Option<&BranchName>,
+        cancel: &CancellationToken,
+    ) -> Result<u64, GitError> {
+        if tips.is_empty() {
+            return Ok(0);
+        }
+        let text = self
+            .command()
+            // The base may be gone from the repository.
+            .args(["rev-list", "--count", "--ignore-missing"])
+            .args(tips.iter().map(Oid::as_str))
+            .arg(format!("^{base}"))
+            .arg("--not")
+            .args(but.map(|branch| format!("--exclude={branch}")))
+            .args(["--branches", "--tags", "--remotes"])
+            .line(cancel)
+            .await?;
+        text.parse().map_err(|_| GitError::Output {
+            command: "rev-list".to_owned(),
+            what: "it is no number".to_owned(),
+        })
+    }
+
     /// Whether `descendant` contains `ancestor`. A commit that is not there is contained in nothing.
     pub async fn is_ancestor(
         &self,

@@ -6,6 +6,10 @@ use std::path::Path;
 use super::event::Notice;
 use crate::text::printable_bytes_line;
 
+/// Which files tell of that.
+pub(super) const FILES: [&str; 2] = [MODULES, ATTRIBUTES];
+const MODULES: &str = ".gitmodules";
+const ATTRIBUTES: &str = ".gitattributes";
 /// Bytes of `.gitmodules` and `.gitattributes` that are looked at.
 pub(super) const LONGEST: u64 = 1 << 20;
 /// So many are named.
@@ -21,7 +25,7 @@ pub(super) fn notices(read: impl Fn(&Path) -> Option<Vec<u8>>) -> Vec<Notice> {
         lines.map(<[u8]>::to_vec).collect::<Vec<_>>()
     };
     let mut notices = Vec::new();
-    let modules = lines(".gitmodules");
+    let modules = lines(MODULES);
     let modules = modules.iter().filter_map(|line| path_of(line));
     if let Some(names) = named(modules) {
         notices.push(Notice::Other {
@@ -30,7 +34,7 @@ pub(super) fn notices(read: impl Fn(&Path) -> Option<Vec<u8>>) -> Vec<Notice> {
             ),
         });
     }
-    let attributes = lines(".gitattributes");
+    let attributes = lines(ATTRIBUTES);
     let kept = attributes.iter().filter_map(|line| kept_by_lfs(line));
     if let Some(names) = named(kept) {
         notices.push(Notice::Other {

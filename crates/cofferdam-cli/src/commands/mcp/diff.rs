@@ -42,8 +42,12 @@ pub(super) struct Told {
     size: usize,
     /// From where on to ask for the rest; nothing where this is the end
     next: Option<usize>,
+    /// Where it is empty, of a `path`: how many files elsewhere were changed
+    elsewhere: Option<usize>,
     /// What is to be known of it, such as changes that are not in it
     notes: Vec<String>,
+    #[serde(skip)]
+    path: Option<String>,
 }
 
 impl Call for Diff {
@@ -78,6 +82,12 @@ impl Call for Diff {
             ));
         }
         let text = shown.what;
+        let elsewhere = if path.is_some() && text.is_empty() {
+            let all = manage::diff_of(&target, &[], DiffStyle::NameStatus).await;
+            Some(all.map_err(CliError::from)?.what.lines().count())
+        } else {
+            None
+        };
         let size = text.len();
         let from = text.floor_char_boundary(self.offset.min(size));
         let to = text.floor_char_boundary((from + MOST).min(size));
@@ -85,7 +95,9 @@ impl Call for Diff {
             diff: text[from..to].to_owned(),
             size,
             next: (to < size).then_some(to),
+            elsewhere,
             notes,
+            path: self.path,
         })
     }
 }
@@ -110,7 +122,18 @@ impl fmt::Display for Told {
             writeln!(f, "[note: {note}]")?;
         }
         if self.size == 0 {
-            return writeln!(f, "[the branch has no changes]");
+            let (Some(path), Some(files @ 1..)) = (&self.path, self.elsewhere) else {
+                return writeln!(f, "[the branch has no changes]");
+            };
+            let path = printable_line(path);
+            let others = match files {
+                1 => "1 other file".to_owned(),
+                files => format!("{files} other files"),
+            };
+            return writeln!(
+                f,
+                "[nothing below `{path}` was changed; the branch changes {others}]"
+            );
         }
         f.write_str(&self.diff)?;
         if let Some(next) = self.next {

@@ -144,6 +144,9 @@ async fn replace(
 }
 
 async fn apply(session: &Session, patch: &str) -> Result<Vec<String>, Failure> {
+    if let Some(failure) = no_diff(patch) {
+        return Err(failure);
+    }
     // Its last line is often without its end.
     let mut patch = patch.to_owned();
     if !patch.ends_with('\n') {
@@ -154,7 +157,14 @@ async fn apply(session: &Session, patch: &str) -> Result<Vec<String>, Failure> {
         PatchError::Session(error) => (*error).into(),
         error @ PatchError::Refused(_) => Failure::new(
             format!("the patch does not apply: {error}"),
-            "Nothing was changed. Read the files again, and make the patch from what they hold now; its paths are behind a/ and b/.",
+            match without_prefix(&patch) {
+                Some(path) => format!(
+                    "Nothing was changed. Its paths are to be behind a/ and b/: write `--- a/{path}` and `+++ b/{path}`."
+                ),
+                None => "Nothing was changed. Read the files again, and make the patch from what they hold now; its paths are behind \
+                         a/ and b/, and `@@` has the numbers of lines."
+                    .to_owned(),
+            },
         ),
         error => Failure::new(error.to_string(), "`sandbox-diff` tells what was changed."),
     })?;
@@ -172,6 +182,28 @@ fn first(mut paths: Vec<String>) -> Vec<String> {
     let count = fits.count().max(1);
     paths.truncate(count);
     paths
+}
+
+/// What is no unified diff at all.
+fn no_diff(patch: &str) -> Option<Failure> {
+    let begins = |word: &str| patch.lines().any(|line| line.starts_with(word));
+    let what = if patch.trim_start().starts_with("*** Begin Patch") {
+        "this is no unified diff: it begins with `*** Begin Patch`"
+    } else if !begins("--- ") && !begins("diff --git ") {
+        "this is no unified diff: no line of it begins with `--- `"
+    } else {
+        return None;
+    };
+    let next = "Nothing was changed. Use `path`, `old` and `new` for a replacement, or a diff as `git diff` prints it.";
+    Some(Failure::new(what, next))
+}
+
+/// The path of a file that it changes, where that is not behind `b/`.
+fn without_prefix(patch: &str) -> Option<String> {
+    let mut paths = patch.lines().filter_map(|line| line.strip_prefix("+++ "));
+    let path = paths.next()?.split('\t').next()?.trim();
+    let is_usual = path.starts_with("b/") || path.starts_with('"') || path == "/dev/null";
+    (!is_usual).then(|| printable_line(path.trim_start_matches("./")))
 }
 
 fn line_of(text: &str, at: usize) -> usize {
@@ -209,5 +241,29 @@ impl fmt::Display for Edited {
             count => writeln!(f, "Replaced {count} times in {paths}.")?,
         }
         self.changed.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_diff_is_known_and_a_path_without_its_prefix() {
+        assert!(no_diff("*** Begin Patch\n*** Update File: a\n").is_some());
+        assert!(no_diff("").is_some());
+        assert!(no_diff("--- a/x\n+++ b/x\n").is_none());
+        assert!(no_diff("diff --git a/x b/x\nold mode 100644\n").is_none());
+        for (path, told) in [
+            ("b/x", None),
+            ("\"b/x y\"", None),
+            ("/dev/null", None),
+            ("src/x\t2026", Some("src/x")),
+            ("./x", Some("x")),
+        ] {
+            let patch = format!("--- a/x\n+++ {path}\n@@ -1 +1 @@\n");
+            assert_eq!(without_prefix(&patch).as_deref(), told, "{path}");
+        }
+        assert_eq!(without_prefix("rename from a\n"), None);
     }
 }

@@ -5,9 +5,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use cofferdam::sandbox::Exit;
+use cofferdam::sandbox::{Exit, ProgramFault, SandboxError};
 use cofferdam::session::living::{Condition, Program};
-use cofferdam::session::{Session, SessionExec};
+use cofferdam::session::{Session, SessionError, SessionExec};
+use cofferdam::text::printable_line;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// What a program that was killed may take to be gone.
 const GONE: Duration = Duration::from_secs(10);
 const KILL: i32 = 9;
+/// When a sandbox was ended that a program was waited for in.
+const MEANWHILE: &str = "its program ran";
 
 /// Run a program in a sandbox
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -70,6 +73,9 @@ pub(super) struct Ran {
     /// What it changed
     #[serde(flatten)]
     changed: Changed,
+    /// The seconds that it was to take at most.
+    #[serde(skip)]
+    limit: u64,
 }
 
 impl Call for Exec {
@@ -91,30 +97,54 @@ impl Call for Exec {
                 ));
             }
         };
+        let seconds = self.timeout.unwrap_or(USUAL);
+        if !(1..=LONGEST).contains(&seconds) {
+            return Err(Failure::new(
+                format!("`timeout` is {seconds}, and may be 1 to {LONGEST} seconds"),
+                "Run what is to take longer with `background`.",
+            ));
+        }
+        let is_name = |name: &String| !name.is_empty() && !name.contains(['=', '\0']);
+        if let Some(name) = self.environment.keys().find(|name| !is_name(name)) {
+            return Err(Failure::new(
+                format!("`{name}` is no name of a variable"),
+                "In `environment` each variable has its name alone as a key, and what it is to hold as the value.",
+            ));
+        }
         let session = if self.background {
             server.to_change(&self.sandbox, &asked).await?
         } else {
             server.to_run(&self.sandbox, &asked).await?
         };
         let mut exec = SessionExec::new(words);
-        exec.directory = self.directory.map(PathBuf::from);
+        let directory = self.directory;
+        exec.directory = directory.as_ref().map(PathBuf::from);
         let variables = self.environment.into_iter();
         exec.environment = variables
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
         let refused = session.refused_from_now_on();
-        let began = session.exec_detached(exec).await?;
+        let began = session.exec_detached(exec).await;
+        let began = began.map_err(|error| not_begun(error, directory.as_deref()))?;
         if self.background {
             return Ok(Ran::running(&began));
         }
         // Whoever deletes the sandbox meanwhile is told of it.
         let waits = began.waited_for().ok().flatten();
-        let limit = Duration::from_secs(self.timeout.unwrap_or(USUAL).clamp(1, LONGEST));
+        let limit = Duration::from_secs(seconds);
         asked.stand_aside();
         let waited = wait(&session, &began, limit, &asked).await;
         asked.work_again().await;
-        let (exit, timed_out) = waited?;
+        let (exit, killed) = waited?;
+        let timed_out = killed.then_some(seconds);
         drop(waits);
+        if !began.output.exists() {
+            return Err(Failure::gone(session.name().as_str(), MEANWHILE));
+        }
+        if matches!(exit, Some(Exit::Signal(_))) && !killed {
+            // It may have been killed with the whole sandbox.
+            condition(&session).await?;
+        }
         let printed = output::both_ends(&began.output, FIRST, LAST)?;
         let mut changed = changed::record(&session, Self::NAME).await;
         let refused = refused.until_now();
@@ -150,10 +180,45 @@ async fn wait(
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE);
         // One whose sandbox was stopped meanwhile has no end, and what is paused takes no time.
-        if pause == PAUSE && session.condition().await? == Condition::Paused {
+        if pause == PAUSE && condition(session).await? == Condition::Paused {
             deadline += slept.elapsed();
         }
     }
+}
+
+/// Why it does not run. `directory`: where it was to start.
+fn not_begun(error: SessionError, directory: Option<&str>) -> Failure {
+    if let SessionError::Sandbox {
+        source:
+            SandboxError::Program {
+                fault: ProgramFault::Directory,
+                reason,
+                ..
+            },
+        ..
+    } = &error
+        && let Some(directory) = directory
+    {
+        let directory = printable_line(directory);
+        let what = if reason.contains("No such file") {
+            format!("there is no directory {directory}")
+        } else {
+            format!("it cannot start in the directory {directory}: {reason}")
+        };
+        return Failure::new(what, "`sandbox-ls` tells which there are.");
+    }
+    error.into()
+}
+
+async fn condition(session: &Session) -> Result<Condition, Failure> {
+    session.condition().await.map_err(|error| match error {
+        SessionError::Stopped { name, .. }
+        | SessionError::Sandbox {
+            name,
+            source: SandboxError::Gone(_),
+        } => Failure::gone(&name, MEANWHILE),
+        error => error.into(),
+    })
 }
 
 impl Ran {
@@ -166,13 +231,14 @@ impl Ran {
             output: String::new(),
             left_out: 0,
             changed: Changed::default(),
+            limit: 0,
         }
     }
 
     fn ended(
         program: Program,
         exit: Option<Exit>,
-        timed_out: bool,
+        timed_out: Option<u64>,
         printed: Part,
         changed: Changed,
     ) -> Self {
@@ -187,10 +253,11 @@ impl Ran {
             id: (!is_whole).then_some(id),
             exit_code,
             signal,
-            timed_out,
+            timed_out: timed_out.is_some(),
             output: printed.text,
             left_out: printed.left_out,
             changed,
+            limit: timed_out.unwrap_or_default(),
         }
     }
 }
@@ -215,7 +282,8 @@ impl fmt::Display for Ran {
         } else if self.timed_out {
             writeln!(
                 f,
-                "[it was killed, because it took longer than its timeout; run it with `background` if it is to take longer]"
+                "[it was killed, because it took longer than its timeout of {} s; give a longer one (`timeout`, {LONGEST} at most), or run it with `background`]",
+                self.limit
             )?;
         }
         if let (Some(id), true) = (&self.id, self.left_out > 0) {

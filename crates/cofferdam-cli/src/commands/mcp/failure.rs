@@ -22,6 +22,14 @@ impl Failure {
         }
     }
 
+    /// Of a sandbox that somebody has ended.
+    pub(super) fn gone(name: &str, meanwhile: &str) -> Self {
+        Self::new(
+            format!("sandbox `{name}` was deleted or stopped while {meanwhile}"),
+            "`sandbox-list` tells which there are.",
+        )
+    }
+
     pub(super) fn with_next(self, next: impl Into<String>) -> Self {
         Self::new(self.message, next)
     }
@@ -86,6 +94,12 @@ impl From<SessionError> for Failure {
                 name,
                 source: SandboxError::OtherVersion { .. },
             } => format!("{THEIRS}`cofferdam stop {name} && cofferdam start {name}`."),
+            SessionError::Sandbox {
+                name,
+                source: SandboxError::Gone(_),
+            } => {
+                return Self::gone(name, "the tool was at work in it");
+            }
             SessionError::Sandbox {
                 source: SandboxError::Program { .. },
                 ..

@@ -42,6 +42,9 @@ pub(super) struct Found {
     paths: Vec<String>,
     /// The `offset` to ask with for what follows; nothing where this is the end
     next: Option<usize>,
+    /// Whether the pattern looks in one directory alone.
+    #[serde(skip)]
+    shallow: bool,
 }
 
 /// What a path is to look like.
@@ -130,6 +133,7 @@ impl Glob {
         Ok(Found {
             paths,
             next: page.next(),
+            shallow: !self.pattern.contains("**"),
         })
     }
 }
@@ -140,6 +144,12 @@ pub(super) fn os(path: &[u8]) -> &std::ffi::OsStr {
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.paths.is_empty() && self.shallow {
+            return writeln!(
+                f,
+                "[no file fits the pattern; with `**/` before a name it looks in directories below, too]"
+            );
+        }
         if self.paths.is_empty() {
             return writeln!(f, "[no file fits the pattern]");
         }

@@ -73,6 +73,11 @@ impl Handler {
         }
     }
 
+    /// Whose sandboxes the tools are about, in words.
+    pub(super) fn whose(&self) -> String {
+        self.serves.to_string()
+    }
+
     /// Tells the calls that are under way to end, and waits for that: 30 s at most.
     pub(super) async fn end(&self) {
         self.stop.cancel();
@@ -111,7 +116,13 @@ impl ServerHandler for Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let tools = &self.tools;
         let Some(entry) = tools.iter().find(|entry| entry.tool.name == request.name) else {
-            let what = format!("there is no tool `{}`", request.name);
+            let names = tools.iter().map(|entry| &*entry.tool.name);
+            let names: Vec<&str> = names.collect();
+            let what = format!(
+                "there is no tool `{}`; those that there are: {}",
+                request.name,
+                names.join(", ")
+            );
             return Err(ErrorData::invalid_params(what, None));
         };
         let mut arguments = request.arguments.unwrap_or_default();

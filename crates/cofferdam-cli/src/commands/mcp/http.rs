@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam::fsx::{self, FileError};
+use cofferdam::fsx::{self, Destination, FileError};
+use cofferdam::text::printable_path;
 use http_body_util::{BodyExt, Full};
 use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::service::service_fn;
@@ -27,6 +28,7 @@ use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::output;
+use crate::ui::shell::shell_word;
 
 /// In Cofferdam's own directory, where nobody says another one.
 const TOKEN: &str = "mcp-token";
@@ -46,48 +48,64 @@ pub(super) struct Token {
     file: PathBuf,
 }
 
-/// Of `file`, which is there; without one it is Cofferdam's own, which is made where it is missing.
+/// Of `file`; without one it is Cofferdam's own. Either is made where it is missing.
 pub(super) fn token(file: Option<&Path>, environment: &Environment) -> Result<Token, CliError> {
     let own = environment.home.path().join(TOKEN);
     let path = file.map_or(own, |file| environment.directory.join(file));
-    if file.is_none() && !path.exists() {
+    let is_missing = path.symlink_metadata().is_err();
+    if is_missing && (file.is_none() || path.parent().is_some_and(Path::is_dir)) {
         let mut bytes = [0; RANDOM];
         let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
         got.map_err(|errno| FileError::new("read", "/dev/urandom", errno.into()))?;
         let word: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        fsx::private_dir(environment.home.path())?;
-        // Somebody else's that came first counts.
-        fsx::write_new(&path, format!("{word}\n").as_bytes())?;
+        let line = format!("{word}\n");
+        if file.is_some() {
+            Destination::find(&path)?.write(line.as_bytes(), 0o600)?;
+        } else {
+            fsx::private_dir(environment.home.path())?;
+            // Somebody else's that came first counts.
+            fsx::write_new(&path, line.as_bytes())?;
+        }
     }
-    let refused = |message: String| CliError::Failed {
-        message,
-        hint: format!(
-            "make it a file that only you can read, with one long random word: `chmod 600 {}`",
-            crate::ui::shell::shell_word(&path)
-        ),
-    };
-    let shown = path.display();
+    let word = shell_word(&path);
+    let parent = path.parent().filter(|parent| !parent.is_dir());
+    let first = parent.map_or_else(String::new, |parent| {
+        format!("mkdir -p {} && ", shell_word(parent))
+    });
+    let make = format!(
+        "make it, with one long random word that only you can read: `{first}(umask 077; head -c 32 /dev/urandom | base64 -w0 | tr -d '+/=' > {word})`"
+    );
+    let shown = printable_path(&path);
     // Whoever puts another file there meanwhile changes nothing.
     let waits_for_nobody = OFlags::NONBLOCK.bits().cast_signed();
     let opened = File::options()
         .read(true)
         .custom_flags(waits_for_nobody)
         .open(&path);
-    let file = opened.map_err(|error| FileError::new("read", &path, error))?;
+    let file = opened.map_err(|error| CliError::Failed {
+        message: FileError::new("read", &path, error).to_string(),
+        hint: make.clone(),
+    })?;
     let found = file.metadata();
     let found = found.map_err(|error| FileError::new("look at", &path, error))?;
     let mut text = Vec::new();
     let read = file.take(LONGEST).read_to_end(&mut text);
     read.map_err(|error| FileError::new("read", &path, error))?;
     if found.mode() & 0o077 != 0 || found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(refused(format!("others can read the token in {shown}")));
+        return Err(CliError::Failed {
+            message: format!("others can read the token in {shown}"),
+            hint: format!("it is to be yours, and for you alone: `chmod 600 {word}`"),
+        });
     }
     let word = String::from_utf8(text).unwrap_or_default();
     let word = word.trim();
     if word.len() < SHORTEST || !word.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(refused(format!(
-            "{shown} has no token: it is one word of {SHORTEST} characters or more"
-        )));
+        return Err(CliError::Failed {
+            message: format!(
+                "{shown} has no token: it is one word of {SHORTEST} characters or more"
+            ),
+            hint: make,
+        });
     }
     Ok(Token {
         word: word.to_owned(),
@@ -130,8 +148,9 @@ pub(super) async fn serve(
         config,
     );
     output::note(&format!(
-        "http://{address}/ for clients that send `Authorization: Bearer` and the word in {}\nuntil Ctrl-C\n",
-        token.file.display()
+        "http://{address}/ serves {}, to clients that send `Authorization: Bearer` and the word in {}\nuntil Ctrl-C\n",
+        handler.whose(),
+        printable_path(&token.file)
     ));
     let word: Arc<str> = token.word.as_str().into();
     let mut seats = Seats::new();

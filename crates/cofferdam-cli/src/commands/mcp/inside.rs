@@ -26,6 +26,27 @@ pub(super) fn absolute(session: &Session, path: &str) -> Result<PathBuf, Failure
     Ok(plain(&session.workdir()?.join(path)))
 }
 
+/// Refuses a path below the repository's place on the host, where a sandbox has the repository somewhere else.
+pub(super) async fn is_inside(session: &Session, path: &Path) -> Result<(), Failure> {
+    let (top, host) = (session.workdir()?, &session.record().repository);
+    let Ok(below) = path.strip_prefix(host) else {
+        return Ok(());
+    };
+    // The same place may be there for another reason.
+    if path.starts_with(&top) || matches!(find(session, host, 0).await, Ok(Ok(_))) {
+        return Ok(());
+    }
+    let (top, below) = (top.to_string_lossy(), below.to_string_lossy());
+    let name = if below.is_empty() { "." } else { &*below };
+    Err(Failure::new(
+        format!(
+            "the repository is at {} in the sandbox",
+            printable_line(&top)
+        ),
+        format!("Name it from there on: {}", printable_line(name)),
+    ))
+}
+
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::from("/");
     for part in path.components() {
@@ -147,6 +168,7 @@ pub(super) async fn text(
     let there = match find(session, &path, most).await? {
         Ok(there) => there,
         Err(path) => {
+            is_inside(session, &path).await?;
             return Err(Failure::new(
                 format!(
                     "there is no file {}",

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use cofferdam::fsx::{self, Destination, FileError};
-use cofferdam::text::{printable, printable_line};
+use cofferdam::text::{printable, printable_line, printable_path};
 use jsonc_parser::ParseOptions;
-use jsonc_parser::cst::{CstInputValue, CstRootNode};
+use jsonc_parser::cst::{CstInputValue, CstNode, CstObjectProp, CstRootNode};
 use similar::TextDiff;
-use toml_edit::{DocumentMut, InlineTable, Item, Table, value};
+use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
 
 use crate::commands::here;
 use crate::environment::Environment;
@@ -19,6 +19,7 @@ use crate::error::CliError;
 use crate::input;
 use crate::interrupt::Interrupt;
 use crate::ui::output;
+use crate::ui::shell::shell_word;
 
 /// What the server is called there.
 const NAME: &str = "cofferdam";
@@ -28,13 +29,17 @@ const HOME: &str = "COFFERDAM_HOME";
 const LARGEST: u64 = 16 << 20;
 /// Of a file that is new.
 const MODE: u32 = 0o644;
+/// In an entry that is there already, whether the server is on is its user's.
+const ENABLED: &str = "enabled";
+/// Of a server that speaks over HTTP, which no command starts.
+const URL: &str = "url";
 
 /// Write the entry of this server into a client's own file
 ///
 /// The change is shown first. Files of Codex are in your home; those of the others are in the repository, for whoever works there.
 #[derive(Debug, Args)]
 pub(crate) struct Install {
-    /// Whose file
+    /// Whose file; any other client is to start the command `cofferdam` with the argument `mcp`
     #[arg(value_name = "CLIENT", value_enum)]
     client: Client,
 
@@ -70,18 +75,8 @@ impl Client {
             let words = words.iter().map(|&word| word.into());
             CstInputValue::Array(words.collect())
         };
-        let object = |pairs: Vec<(&str, CstInputValue)>| {
-            let pairs = pairs
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value));
-            CstInputValue::Object(pairs.collect())
-        };
-        let usual = |arguments: &[&str]| {
-            object(vec![
-                ("command", program.into()),
-                ("args", words(arguments)),
-            ])
-        };
+        let usual =
+            |arguments: &[&str]| vec![("command", program.into()), ("args", words(arguments))];
         match self {
             Self::Codex => toml(text, program, home),
             Self::ClaudeCode => json(text, "mcpServers", usual(&["mcp"])),
@@ -92,27 +87,27 @@ impl Client {
                 usual(&["-C", "${workspaceFolder}", "mcp"]),
             ),
             Self::Zed => {
-                let entry = object(vec![
+                let entry = vec![
                     ("source", "custom".into()),
                     ("command", program.into()),
                     ("args", words(&["mcp"])),
-                ]);
+                ];
                 json(text, "context_servers", entry)
             }
             Self::Opencode => {
-                let entry = object(vec![
+                let entry = vec![
                     ("type", "local".into()),
                     ("command", words(&[program, "mcp"])),
-                    ("enabled", true.into()),
-                ]);
+                    (ENABLED, true.into()),
+                ];
                 json(text, "mcp", entry)
             }
         }
     }
 }
 
-/// Comments and everything else stay as they are.
-fn json(text: &str, servers: &str, entry: CstInputValue) -> Result<String, String> {
+/// Comments and everything else stay as they are, what else is in an entry that is there too.
+fn json(text: &str, servers: &str, entry: Vec<(&str, CstInputValue)>) -> Result<String, String> {
     let root = CstRootNode::parse(text, &ParseOptions::default());
     let root = root.map_err(|error| error.to_string())?;
     let no_object = || "it is no JSON object".to_owned();
@@ -120,11 +115,50 @@ fn json(text: &str, servers: &str, entry: CstInputValue) -> Result<String, Strin
     let servers = top
         .object_value_or_create(servers)
         .ok_or_else(|| format!("`{servers}` in it is no object"))?;
-    match servers.get(NAME) {
+    let there = servers.get(NAME);
+    if let Some(there) = there.as_ref().and_then(CstObjectProp::object_value) {
+        if there.get(URL).is_some() {
+            return Err(over_http());
+        }
+        for (key, wanted) in entry.into_iter().filter(|(key, _)| *key != ENABLED) {
+            match there.get(key) {
+                None => _ = there.append(key, wanted),
+                Some(one) if one.value().is_some_and(|is| fits(&is, &wanted)) => {}
+                Some(one) => one.set_value(wanted),
+            }
+        }
+        return Ok(with_its_end(root.to_string()));
+    }
+    let entry = entry
+        .into_iter()
+        .map(|(key, wanted)| (key.to_owned(), wanted));
+    let entry = CstInputValue::Object(entry.collect());
+    match there {
         Some(there) => there.set_value(entry),
         None => _ = servers.append(NAME, entry),
     }
     Ok(with_its_end(root.to_string()))
+}
+
+fn over_http() -> String {
+    format!(
+        "its entry `{NAME}` has a `{URL}`, which is another way to the server: take that entry out first"
+    )
+}
+
+/// Whether it is that already, however it is written.
+fn fits(is: &CstNode, wanted: &CstInputValue) -> bool {
+    match wanted {
+        CstInputValue::String(wanted) => {
+            let is = is.as_string_lit().and_then(|is| is.decoded_value().ok());
+            is.as_ref() == Some(wanted)
+        }
+        CstInputValue::Array(wanted) => is.as_array().is_some_and(|is| {
+            let is = is.elements();
+            is.len() == wanted.len() && is.iter().zip(wanted).all(|(is, wanted)| fits(is, wanted))
+        }),
+        _ => false,
+    }
 }
 
 fn toml(text: &str, program: &str, home: Option<&str>) -> Result<String, String> {
@@ -139,16 +173,59 @@ fn toml(text: &str, program: &str, home: Option<&str>) -> Result<String, String>
     let servers = servers
         .as_table_like_mut()
         .ok_or_else(|| "`mcp_servers` in it is no table".to_owned())?;
-    let mut entry = Table::new();
-    entry.insert("command", value(program));
-    entry.insert("args", value(toml_edit::Array::from_iter(["mcp"])));
-    if let Some(home) = home {
-        let mut variables = InlineTable::new();
-        variables.insert(HOME, home.into());
-        entry.insert("env", value(variables));
+    let there = servers.get_mut(NAME);
+    if let Some(there) = there.and_then(Item::as_table_like_mut) {
+        if there.contains_key(URL) {
+            return Err(over_http());
+        }
+        enter(there, program, home);
+    } else {
+        let mut entry = Table::new();
+        enter(&mut entry, program, home);
+        servers.insert(NAME, Item::Table(entry));
     }
-    servers.insert(NAME, Item::Table(entry));
     Ok(with_its_end(document.to_string()))
+}
+
+/// What is ours of an entry; everything else in it stays.
+fn enter(entry: &mut dyn TableLike, program: &str, home: Option<&str>) {
+    put(entry, "command", program.into());
+    put(entry, "args", toml_edit::Array::from_iter(["mcp"]).into());
+    let Some(home) = home else {
+        return;
+    };
+    if let Some(variables) = entry.get_mut("env").and_then(Item::as_table_like_mut) {
+        put(variables, HOME, home.into());
+        return;
+    }
+    let mut variables = InlineTable::new();
+    variables.insert(HOME, home.into());
+    entry.insert("env", value(variables));
+}
+
+fn put(table: &mut dyn TableLike, key: &str, wanted: Value) {
+    match table.get_mut(key).and_then(Item::as_value_mut) {
+        Some(there) if is_same(there, &wanted) => {}
+        Some(there) => {
+            // With its comment.
+            let decor = there.decor().clone();
+            *there = wanted;
+            *there.decor_mut() = decor;
+        }
+        None => _ = table.insert(key, Item::Value(wanted)),
+    }
+}
+
+/// Of what [`enter`] puts there: words, and lists of words.
+fn is_same(one: &Value, other: &Value) -> bool {
+    if let (Some(one), Some(other)) = (one.as_array(), other.as_array()) {
+        return one.len() == other.len()
+            && one
+                .iter()
+                .zip(other)
+                .all(|(one, other)| is_same(one, other));
+    }
+    one.as_str().is_some_and(|one| other.as_str() == Some(one))
 }
 
 fn with_its_end(mut text: String) -> String {
@@ -178,8 +255,22 @@ pub(super) async fn run(
     };
     // Where it is a link, what it leads to is changed: of the repository's only in the repository.
     let (file, is_theirs) = (real(&file), install.client == Client::Codex);
+    if file.is_symlink() {
+        return Err(CliError::Failed {
+            message: format!("{shown} cannot be changed: it is a link that leads nowhere"),
+            hint: format!("take the link away: `rm {}`", shell_word(&file)),
+        });
+    }
     if !is_theirs && !file.starts_with(repository.top.as_path()) {
-        return Err(cannot(format!("it leads to {}", file.display())));
+        let leads_to = printable_path(&file);
+        return Err(CliError::Failed {
+            message: format!("{shown} cannot be changed: it leads to {leads_to}"),
+            hint: format!(
+                "no link of a checkout is followed out of it: enter the server in {leads_to} yourself, with the command \
+                 `{}` and the argument `mcp`",
+                environment.program()
+            ),
+        });
     }
     let before = match fsx::read_bounded(&file, LARGEST) {
         Err(error) if error.is_not_found() => None,

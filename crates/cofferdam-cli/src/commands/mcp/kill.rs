@@ -34,6 +34,9 @@ pub(super) struct Told {
     /// What it had changed
     #[serde(flatten)]
     changed: Changed,
+    /// Whether it could not but end.
+    #[serde(skip)]
+    forced: bool,
 }
 
 impl Call for Kill {
@@ -53,7 +56,11 @@ impl Call for Kill {
             session.signal(program.id.number, signal).await?;
         }
         let changed = changed::record(&session, Self::NAME).await;
-        Ok(Told { had_ended, changed })
+        Ok(Told {
+            had_ended,
+            changed,
+            forced: self.force,
+        })
     }
 }
 
@@ -61,8 +68,12 @@ impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.had_ended {
             f.write_str("It had ended already.\n")?;
-        } else {
+        } else if self.forced {
             f.write_str("The signal was sent; `sandbox-output` tells how it ended.\n")?;
+        } else {
+            f.write_str(
+                "The signal was sent; `sandbox-output` tells how it ended. If it goes on, `force` ends it.\n",
+            )?;
         }
         self.changed.fmt(f)
     }

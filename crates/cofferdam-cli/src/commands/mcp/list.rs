@@ -106,10 +106,13 @@ impl fmt::Display for Listed {
             return writeln!(f, "There are no sandboxes; `sandbox-create` makes one.");
         }
         for one in &self.sandboxes {
-            let ahead = one.ahead.unwrap_or(0);
+            let ahead = match one.ahead.unwrap_or(0) {
+                1 => "1 commit".to_owned(),
+                count => format!("{count} commits"),
+            };
             write!(
                 f,
-                "{}: {}, {}, {ahead} commits ahead",
+                "{}: {}, {}, {ahead} ahead",
                 one.name, one.state, one.branch
             )?;
             if !one.programs.is_empty() {

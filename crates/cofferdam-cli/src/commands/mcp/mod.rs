@@ -60,12 +60,22 @@ pub(crate) struct Arguments {
     command: Option<Command>,
 
     /// Speak over HTTP instead, at a port of this machine's loopback such as 127.0.0.1:7070; 0 for any that is free
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     http: Option<SocketAddr>,
 
-    /// The file with the word that clients have to know, which nobody else may read; one of Cofferdam's own unless given
+    /// The file with the word that clients have to know, which nobody else may read; one of Cofferdam's own unless given. It is made
+    /// where it is missing
     #[arg(long, value_name = "FILE", requires = "http")]
     token_file: Option<PathBuf>,
+}
+
+/// An error says what was meant.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        let port = text.strip_prefix("localhost:").unwrap_or(text);
+        let port: u16 = port.trim_start_matches(':').parse().unwrap_or(7070);
+        format!("write an address of this machine's loopback and a port: 127.0.0.1:{port}")
+    })
 }
 
 #[derive(Debug, Subcommand)]

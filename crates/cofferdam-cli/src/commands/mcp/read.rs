@@ -57,10 +57,18 @@ impl Call for Read {
     type Told = Text;
 
     async fn call(self, server: Server, asked: Asked) -> Result<Text, Failure> {
+        for (name, number) in [("first_line", self.first_line), ("lines", self.lines)] {
+            if number == Some(0) {
+                return Err(Failure::new(
+                    format!("`{name}` is 0, and may be 1 or more"),
+                    "Lines are counted from 1; without `first_line` and `lines` the first 2000 are told.",
+                ));
+            }
+        }
         let session = server.to_read(&self.sandbox, &asked).await?;
         let (there, text) = inside::text(&session, &self.path, LARGEST).await?;
         let path = inside::shown(&session, &there.path);
-        let first_line = self.first_line.unwrap_or(1).max(1);
+        let first_line = self.first_line.unwrap_or(1);
         let total_lines = text.split_inclusive('\n').count();
         if first_line > total_lines.max(1) {
             return Err(Failure::new(

@@ -1,5 +1,6 @@
 //! Whose sandboxes the tools are about, and one call of a tool.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -151,6 +152,11 @@ impl Server {
 
     pub(super) fn environment(&self) -> &Environment {
         &self.0.environment
+    }
+
+    /// The repository.
+    pub(super) fn top(&self) -> &Path {
+        self.0.top.as_path()
     }
 
     pub(super) fn interrupt(&self) -> &Interrupt {

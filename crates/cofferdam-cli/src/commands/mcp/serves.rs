@@ -1,6 +1,7 @@
 //! Which repository a call is about: the one that the server was started in, or one that the client names and the user's own
 //! configuration lists. Never the one that a client happens to stand in.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use cofferdam::config::{self, Config};
@@ -158,6 +159,18 @@ impl Serves {
         }
         let top = there.at(found.top.as_path().to_owned());
         Ok(Server::new(&top, interrupt, found.top))
+    }
+}
+
+impl fmt::Display for Serves {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(server) => f.write_str(&printable_path(server.top())),
+            Self::Unborn(elsewhere) => {
+                f.write_str(&printable_path(&elsewhere.environment.directory))
+            }
+            Self::Listed(_) => f.write_str("the repositories of `mcp.repositories`"),
+        }
     }
 }
 

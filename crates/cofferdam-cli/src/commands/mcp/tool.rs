@@ -74,10 +74,11 @@ pub(super) fn entry<C: Call>() -> Entry {
         call: |server, arguments, asked| {
             Box::pin(async move {
                 let arguments = Value::Object(arguments);
-                let call: C = serde_json::from_value(arguments).map_err(|error| {
+                let call: C = serde_path_to_error::deserialize(arguments).map_err(|error| {
+                    let path = error.path().to_string();
                     Failure::new(
-                        format!("{}: {error}", C::NAME),
-                        "call it again as its input schema says",
+                        format!("{}: {}", C::NAME, wrong(&path, &error.inner().to_string())),
+                        "Call it again as its input schema says.",
                     )
                 })?;
                 let told = call.call(server, asked).await?;
@@ -90,6 +91,25 @@ pub(super) fn entry<C: Call>() -> Entry {
             })
         },
     }
+}
+
+/// What is wrong with the argument at `path`, in the words of the schema.
+fn wrong(path: &str, error: &str) -> String {
+    let kinds = ["invalid type: ", "invalid value: "];
+    let rest = kinds.iter().find_map(|kind| error.strip_prefix(kind));
+    let Some((given, wanted)) = rest.and_then(|rest| rest.split_once(", expected ")) else {
+        return error.to_owned();
+    };
+    let wanted = match wanted {
+        "u64" | "u32" | "usize" => "a number, 0 or more",
+        "a boolean" => "true or false",
+        "a string" => "a text",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        other => other,
+    };
+    let given = given.strip_prefix("string ").unwrap_or(given);
+    format!("`{path}` is to be {wanted}, and is {given}")
 }
 
 /// Without formats that no client knows, such as `uint64`: one that checks schemas warns its user of each. That such a number is
@@ -113,5 +133,31 @@ fn forget_formats_in(value: &mut Value) {
         Value::Object(schema) => forget_formats(schema),
         Value::Array(all) => all.iter_mut().for_each(forget_formats_in),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_an_argument_is_told_with_its_name() {
+        for (error, told) in [
+            (
+                "invalid type: string \"2\", expected usize",
+                "`a` is to be a number, 0 or more, and is \"2\"",
+            ),
+            (
+                "invalid value: integer `-1`, expected u64",
+                "`a` is to be a number, 0 or more, and is integer `-1`",
+            ),
+            (
+                "invalid type: null, expected a string",
+                "`a` is to be a text, and is null",
+            ),
+            ("missing field `sandbox`", "missing field `sandbox`"),
+        ] {
+            assert_eq!(wrong("a", error), told);
+        }
     }
 }

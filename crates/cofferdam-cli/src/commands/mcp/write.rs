@@ -56,7 +56,18 @@ impl Call for Write {
 
     async fn call(self, server: Server, asked: Asked) -> Result<Wrote, Failure> {
         let session = server.to_change(&self.sandbox, &asked).await?;
+        if self.path.starts_with("~/") {
+            return Err(Failure::new(
+                format!(
+                    "`{}` begins with `~`, which only a shell knows",
+                    printable_line(&self.path)
+                ),
+                "A file of the repository is named from its top on, such as src/lib.rs; any other one by an absolute path: \
+                 `echo ~` with `sandbox-exec` tells where the home is.",
+            ));
+        }
         let path = inside::absolute(&session, &self.path)?;
+        inside::is_inside(&session, &path).await?;
         let alone = session.alone_with_files().await?;
         let (path, before) = match inside::find(&session, &path, 0).await? {
             Ok(there) if there.thing.kind == Kind::File => (there.path, Some(there.thing.mode)),

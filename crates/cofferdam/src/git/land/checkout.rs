@@ -115,6 +115,16 @@ impl Move {
             self.forget_unless_landed(repo, journal).await?;
             return Ok(Moved::InTheWay(why));
         }
+        // Whoever works there may have made a pipe at which git would wait for ever.
+        if self.files == Files::AreThere
+            && let Some(trap) = nested::trap_in(&self.top()).await?
+        {
+            self.forget_unless_landed(repo, journal).await?;
+            let trap = printable(&self.top().join(trap).to_string_lossy());
+            return Ok(Moved::InTheWay(format!(
+                "{trap} is a pipe, at which git would wait for ever: remove it"
+            )));
+        }
         let index = git_dir.join(format!("cofferdam-{}.index", self.id));
         let result = self.under_lock(repo, &index, cancel).await;
         remove_temporary(&index)?;
@@ -400,15 +410,6 @@ impl Move {
         repo: &Repository,
         cancel: &CancellationToken,
     ) -> Result<Vec<String>, LandError> {
-        // Whoever works in it may have made one.
-        if self.files == Files::AreThere
-            && let Some(trap) = nested::trap_in(&self.top()).await?
-        {
-            let trap = printable(&trap.to_string_lossy());
-            return Ok(vec![format!(
-                "{trap} (a pipe, at which git would wait for ever)"
-            )]);
-        }
         let changes = self.changes(repo, cancel).await?;
         let paths: Vec<&[u8]> = changes.keys().map(Vec::as_slice).collect();
         let mut found = Vec::new();

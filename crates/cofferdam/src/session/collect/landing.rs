@@ -7,9 +7,9 @@ use crate::fsx::{self, FileError};
 use crate::git::gate::Accepted;
 use crate::git::land::Landing;
 use crate::git::land::{self, Expected, Incoming, Landed};
-use crate::git::refs;
 use crate::git::worktree::{self, Worktree};
 use crate::git::{Head, Oid};
+use crate::git::{nested, refs};
 use crate::names::BranchName;
 use crate::registry::{Mode, Owned, Strategy};
 use crate::session::barred::barred;
@@ -199,7 +199,10 @@ impl Collector<'_> {
         let landing = land::branch(self.repo, branch, old, worktree, accepted, self.cancel).await?;
         if let (Landing::Landed { tip, .. }, Some(path)) = (&landing, worktree) {
             let found = Worktree::find(self.repo, path, branch.clone(), record.base.clone())?;
-            worktree::advance_index(self.repo, &found, tip, self.cancel).await?;
+            // Git would wait at a pipe there; whoever removes that finds its index behind.
+            if nested::trap_in(path).await?.is_none() {
+                worktree::advance_index(self.repo, &found, tip, self.cancel).await?;
+            }
         }
         Ok(landing)
     }

@@ -75,8 +75,13 @@ pub enum SessionError {
     #[error("an agent is at work in sandbox `{name}` already")]
     AtWork { name: String },
     /// Somebody's program runs in it, or an agent: `program` is one of them, safe for a terminal.
-    #[error("sandbox `{name}` is in use: `{program}` runs there")]
-    InUse { name: String, program: String },
+    #[error("sandbox `{name}` is in use: `{program}` runs there{}", and_paused(*paused))]
+    InUse {
+        name: String,
+        program: String,
+        /// Whatever runs there comes to no end before it is resumed.
+        paused: bool,
+    },
     #[error("sandbox `{name}` is one of the provider `{provider}`, which is not at hand")]
     OtherProvider { name: String, provider: String },
     #[error("the making of sandbox `{name}` was never finished")]
@@ -219,6 +224,10 @@ impl SessionError {
             other => other,
         }
     }
+}
+
+fn and_paused(paused: bool) -> &'static str {
+    if paused { ", and it is paused" } else { "" }
 }
 
 fn told_end(unasked: Option<Timestamp>) -> String {

@@ -35,6 +35,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const PLACE: &str = "patch-";
 const FILES: &str = "/patch";
 const ANSWER: usize = 4 << 20;
+const RECOUNT: &str = "--recount";
 
 /// Why nothing was changed, or not all of it.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +101,15 @@ impl Session {
             return Err(PatchError::Refused(what));
         }
         fsx::private_dir(place)?;
-        let told = self.git_apply(patch, place, &["--numstat", "-z"]).await?;
+        // Who counts the lines of a part wrong has its lines counted; git takes files without a line `diff --git` for lines then.
+        let (told, counts) = match self.git_apply(patch, place, &["--numstat", "-z"]).await {
+            Err(PatchError::Refused(why)) if why.contains("corrupt patch") => {
+                let how = [RECOUNT, "--numstat", "-z"];
+                let told = self.git_apply(patch, place, &how).await;
+                (told.map_err(|_| PatchError::Refused(why))?, Some(RECOUNT))
+            }
+            told => (told?, None),
+        };
         let mut names = named(&told).ok_or_else(|| {
             PatchError::Refused("git does not say which files it names".to_owned())
         })?;
@@ -146,7 +155,8 @@ impl Session {
             before.insert(path, file);
         }
         // Git takes a part that ends without a line around it for the end of the file, unless it is told not to.
-        let how = ["--apply", "--unidiff-zero"];
+        let how = counts.into_iter().chain(["--apply", "--unidiff-zero"]);
+        let how: Vec<&str> = how.collect();
         self.git_apply(patch, place, &how).await?;
         let mut changed: Vec<(PathBuf, Option<File>)> = Vec::new();
         for (path, was) in before {
@@ -273,6 +283,8 @@ impl Session {
         let said: Vec<&str> = said
             .lines()
             .map(|line| line.strip_prefix("error: ").unwrap_or(line))
+            // An option that nobody here can give.
+            .map(|line| line.split(" (allow with ").next().unwrap_or(line))
             .collect();
         Err(PatchError::Refused(said.join("; ")))
     }

@@ -16,7 +16,9 @@ use crate::git::land::Landing;
 use crate::registry::{Lifetime, Owned};
 use crate::sandbox::{BindMountProvider, Listed, SandboxError};
 use crate::session::collect::{Reaches, Rest};
-use crate::session::manage::{self, ManageError, Recovered, SandboxRef, at_risk};
+use crate::session::manage::{
+    self, ManageError, Recovered, SandboxRef, at_risk, on_no_other_branch,
+};
 use crate::session::options::Caller;
 use crate::text::printable_line;
 
@@ -50,7 +52,7 @@ pub async fn end_if_safe(
 }
 
 /// As [`end_if_safe`], where nothing of it will be kept for a while: what is uncommitted and was applied would be lost too, where its
-/// user has thrown that away since.
+/// user has thrown that away since, and so would commits that are on no other branch.
 pub async fn end_for_good(
     caller: &Caller,
     named: &Named,
@@ -87,7 +89,9 @@ async fn end_safely(
         Err(SandboxError::NotRunning) => None,
         Err(source) => return Err(failed(source)),
     };
+    let mut paused = false;
     if let Some(sandbox) = &sandbox {
+        paused = sandbox.status().await.is_ok_and(|status| status.paused);
         // One that is paused too: somebody may let it go on meanwhile.
         sandbox.freeze().await.map_err(failed)?;
         // Those that were left running are nobody's, and neither is one whose user is dead: they go with it.
@@ -105,6 +109,7 @@ async fn end_safely(
             return Err(SessionError::InUse {
                 name: named.record.name.to_string(),
                 program: shown(&program.arguments),
+                paused,
             });
         }
     }
@@ -113,6 +118,7 @@ async fn end_safely(
         return Err(SessionError::InUse {
             name: named.record.name.to_string(),
             program: "an agent at work".to_owned(),
+            paused,
         });
     }
     // What was frozen goes on when its connection ends here.
@@ -206,6 +212,13 @@ async fn look(
         return Err(Box::new(risk).into());
     }
     if !turn.record.mode.owns_files() || !holds_uncommitted(caller, named, turn).await {
+        if applied == Applied::CountsNot {
+            let repo = named.repository(caller).await?;
+            let found = on_no_other_branch(&caller.home, repo, &turn.record, &caller.cancel).await;
+            if let Some(risk) = found.map_err(Box::new)? {
+                return Err(Box::new(risk).into());
+            }
+        }
         return Ok((collection, false));
     }
     if applied == Applied::Counts && is_applied(caller, named, turn).await? {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::branch::{delete_branch, keep_without_branch, relies_on};
 use super::gc::{self, Recovered};
-use super::risk::{Uncommitted, own_branch, uncommitted_in, worktree_of};
+use super::risk::{Uncommitted, on_no_other_branch, own_branch, uncommitted_in, worktree_of};
 use super::taken_out::{self, Destination};
 use super::turn::take;
 use super::{Lost, ManageError, SandboxRef, applying, half_merged, orphan};
@@ -37,9 +37,9 @@ const STEP: Duration = Duration::from_millis(20);
 #[non_exhaustive]
 pub struct DeleteOptions {
     /// Also while a run uses it (the run is asked to end, as by a cancel, and its commits come home first), with
-    /// uncommitted work in its worktree, and with packs that the gate refused.
+    /// uncommitted work in its worktree, with packs that the gate refused, and purged with commits that are on no other branch.
     pub force: bool,
-    /// Keep nothing: no trash reference either.
+    /// Keep nothing: no trash reference either. Commits that are on no other branch go by force alone.
     pub purge: bool,
 }
 
@@ -262,6 +262,12 @@ pub async fn delete(target: &SandboxRef, options: DeleteOptions) -> Result<Delet
             path: copy,
             files: Vec::new(),
         });
+    }
+    if options.purge
+        && !options.force
+        && let Some(risk) = on_no_other_branch(&target.home, &repo, record, cancel).await?
+    {
+        return Err(risk);
     }
     if taken_out::keeps_work(record, owned.directory(), taken_out) && !options.force {
         return Err(ManageError::KeptWork {

@@ -72,6 +72,9 @@ pub enum ManageError {
     },
     #[error("{} of sandbox `{name}` is only in {}", what_is_kept(path), path.display())]
     KeptWork { name: String, path: PathBuf },
+    /// And nothing of the sandbox was to be kept.
+    #[error("{}, and `--purge` keeps no way back", on_no_other_branch(name, *commits))]
+    OnNoOtherBranch { name: String, commits: u64 },
     /// Without the sandbox nobody could finish it or take it back.
     #[error("a `cofferdam apply {name}` into {} was cut short", checkout.display())]
     Applying { name: String, checkout: PathBuf },
@@ -125,6 +128,13 @@ fn uncommitted(name: &str, path: &Path, files: &[String]) -> String {
         format!("sandbox `{name}` has uncommitted changes")
     } else {
         format!("{} has uncommitted changes{}", path.display(), named(files))
+    }
+}
+
+fn on_no_other_branch(name: &str, commits: u64) -> String {
+    match commits {
+        1 => format!("1 commit of sandbox `{name}` is on no other branch"),
+        count => format!("{count} commits of sandbox `{name}` are on no other branch"),
     }
 }
 

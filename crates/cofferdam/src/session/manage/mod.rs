@@ -37,7 +37,7 @@ pub use list::{State, Summary, ask, list, unreadable};
 pub use merge::{Merge, MergeOptions, at_work, merge};
 pub use merged::{Stays, stays};
 pub use rest::rest;
-pub(super) use risk::at_risk;
+pub(super) use risk::{at_risk, on_no_other_branch};
 pub use sandbox_ref::SandboxRef;
 pub use show::{Shown, diff, diff_of, diff_rest, log, still_kept};
 pub(in crate::session) use taken_out::{

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
+use super::branch::relies_on;
 use super::error::ManageError;
-use super::tips::tips;
+use super::tips::{refs_of, tips, tips_at};
+use crate::git::refs::{EXTRA, EXTRA_STASH};
+use crate::git::refs_at::below_own;
 use crate::git::status::ChangeKind;
 use crate::git::worktree::Worktree;
 use crate::git::{Oid, Repository, UserRules, identity};
@@ -35,6 +38,37 @@ pub(in crate::session) async fn at_risk(
     }
     let kept = collect::set_aside(&directory);
     Ok(kept.map(|path| ManageError::KeptWork { name, path }))
+}
+
+/// Commits of a sandbox that nothing keeps when it goes without a trace, as an error that says so: no branch, tag or remote branch has
+/// them, or only the branch that goes with it.
+pub(in crate::session) async fn on_no_other_branch(
+    home: &Home,
+    repo: &Repository,
+    record: &Record,
+    cancel: &CancellationToken,
+) -> Result<Option<ManageError>, ManageError> {
+    let refs = refs_of(repo, std::iter::once(record), cancel).await?;
+    let ends = tips_at(repo, &refs, record, cancel).await?;
+    let mut ends: Vec<Oid> = ends.into_iter().map(|tip| tip.id).collect();
+    let own = below_own(record.id);
+    let [beside, stashes] = [EXTRA, EXTRA_STASH].map(|begin| format!("{own}{begin}"));
+    for (reference, id) in refs.below(&own) {
+        if reference.starts_with(&beside) && !reference.starts_with(&stashes) {
+            ends.push(id.clone());
+        }
+    }
+    let mut goes = own_branch(record).filter(|_| record.branch_is_ours);
+    if let Some(branch) = goes
+        && relies_on(home, repo, record, branch)?.is_some()
+    {
+        goes = None;
+    }
+    let commits = repo
+        .count_only_there(&ends, &record.base, goes, cancel)
+        .await?;
+    let name = record.name.to_string();
+    Ok((commits > 0).then_some(ManageError::OnNoOtherBranch { name, commits }))
 }
 
 /// A worktree with work that is in no commit.

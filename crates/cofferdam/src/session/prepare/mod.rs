@@ -44,7 +44,7 @@ use crate::git::private_clone::{IndexFile, PrivateClone, PrivateCloneSpec};
 use crate::git::vault::Vault;
 use crate::git::walked::{IndexAt, Walked};
 use crate::git::worktree::Worktree;
-use crate::git::{Repository, UserRules};
+use crate::git::{InTree, Repository, UserRules};
 use crate::registry::{Mode, Owned, Phase, Record, Strategy, written};
 use crate::sandbox::{IsolatedSandbox, Sandbox, SandboxError};
 
@@ -167,6 +167,20 @@ impl Making<'_> {
         host?;
         inside?;
         Ok(watch)
+    }
+
+    /// The files of the commit that tell of others which are elsewhere.
+    async fn told_by_the_commit(&self) -> Result<BTreeMap<PathBuf, Vec<u8>>, RunErrorKind> {
+        let (repo, base) = (&self.plan.repository, &self.plan.record.base);
+        let cancel = &self.caller.cancel;
+        let mut found = BTreeMap::new();
+        for name in elsewhere::FILES.map(PathBuf::from) {
+            if let InTree::Blob(id) = repo.look_up(base, &name, cancel).await? {
+                let content = repo.command().args(["cat-file", "blob", id.as_str()]);
+                found.insert(name, content.run(cancel).await?.stdout);
+            }
+        }
+        Ok(found)
     }
 
     /// Runs `setup` of the configuration.
@@ -295,9 +309,14 @@ impl Making<'_> {
             self.events.notice(notice);
         }
         if owned.record.mode.owns_files() {
+            // A copy has no files yet.
+            let copied = match &stack {
+                Some(_) => BTreeMap::new(),
+                None => self.told_by_the_commit().await?,
+            };
             let read = |name: &Path| match &stack {
                 Some(stack) => layers::content_at_top(stack, name, elsewhere::LONGEST),
-                None => fsx::read_bounded(&workspace.join(name), elsewhere::LONGEST).ok(),
+                None => copied.get(name).cloned(),
             };
             for notice in elsewhere::notices(read) {
                 self.events.notice(notice);
