@@ -126,7 +126,7 @@ fn memory_is_what_programs_use_in_containers() {
             "{}: {idle:?}",
             world.engine
         );
-        let holds = "x=$(head -c 30000000 /dev/zero | tr '\\0' x); echo holds; sleep 1000";
+        let holds = "x=$(head -c 30000000 /dev/zero | tr '\\0' x); echo holds; sleep 1000; echo $x";
         world
             .cofferdam(&["exec", "--detach", "one", "--", "sh", "-c", holds])
             .expect_code(0);

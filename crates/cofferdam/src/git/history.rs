@@ -83,6 +83,16 @@ impl Repository {
         Ok(String::from_utf8_lossy(&done.stdout).trim().parse().ok())
     }
 
+    /// The bytes of a blob, as it is in the repository.
+    pub async fn content(
+        &self,
+        blob: &Oid,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<u8>, GitError> {
+        let call = self.command().args(["cat-file", "blob", blob.as_str()]);
+        Ok(call.run(cancel).await?.stdout)
+    }
+
     /// How many commits `tips` have, and neither `base` nor a branch, tag or remote branch other than `but`.
     pub async fn count_only_there(
         &self,

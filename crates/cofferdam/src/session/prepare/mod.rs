@@ -176,8 +176,7 @@ impl Making<'_> {
         let mut found = BTreeMap::new();
         for name in elsewhere::FILES.map(PathBuf::from) {
             if let InTree::Blob(id) = repo.look_up(base, &name, cancel).await? {
-                let content = repo.command().args(["cat-file", "blob", id.as_str()]);
-                found.insert(name, content.run(cancel).await?.stdout);
+                found.insert(name, repo.content(&id, cancel).await?);
             }
         }
         Ok(found)
