@@ -76,16 +76,17 @@ fn a_clients_file_gets_the_entry() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "{");
 }
 
+/// As an entry names it.
+fn program(lives: &Lives) -> String {
+    let command = lives.command(&[]);
+    command.get_program().to_str().unwrap().to_owned()
+}
+
 /// Each client's own form, beside what is there already: a comment too, where its file may have one.
 #[test]
 fn each_client_gets_its_own_form() {
     let lives = Lives::new();
-    let program = lives
-        .command(&[])
-        .get_program()
-        .to_str()
-        .unwrap()
-        .to_owned();
+    let program = program(&lives);
     let usual = json!({"command": program, "args": ["mcp"]});
     let of_cursor = json!({"command": program, "args": ["-C", "${workspaceFolder}", "mcp"]});
     let of_zed = json!({"source": "custom", "command": program, "args": ["mcp"]});
@@ -147,12 +148,7 @@ fn each_client_gets_its_own_form() {
 #[test]
 fn an_entry_that_is_there_keeps_what_else_is_in_it() {
     let lives = Lives::new();
-    let program = lives
-        .command(&[])
-        .get_program()
-        .to_str()
-        .unwrap()
-        .to_owned();
+    let program = program(&lives);
     for (client, file, servers, there, becomes) in [
         (
             "claude-code",

@@ -17,6 +17,7 @@ use super::own_files;
 use super::walked::{self, Compared, Expected, IndexAt, Walked};
 use crate::fsx::beneath;
 use crate::fsx::{Context, FileError};
+use crate::text::printable;
 
 /// As many directories of one depth are worth threads of their own.
 const WORTH_THREADS: usize = 128;
@@ -90,6 +91,12 @@ pub async fn trap_in(top: &Path) -> Result<Option<PathBuf>, FileError> {
     let path = top.to_owned();
     let found = tokio::task::spawn_blocking(move || trap(&path)).await;
     found.unwrap_or_else(|error| Err(FileError::new("list", top, std::io::Error::other(error))))
+}
+
+/// What is said of one, by its path.
+pub fn waits_at(trap: &Path) -> String {
+    let trap = printable(&trap.to_string_lossy());
+    format!("{trap} is a pipe, at which git would wait for ever: remove it")
 }
 
 /// What git opens by its name alone, in a directory or at the top (gitignore(5), gitattributes(5), gitmodules(5), gitmailmap(5)).

@@ -8,7 +8,6 @@ use crate::names::{SandboxId, Slug};
 use crate::registry::{self, RegistryError};
 use crate::sandbox;
 use crate::session::standing::Standing;
-use crate::text::printable;
 
 /// As [`registry::barred`], where those that live on can be asked whether they run.
 pub(super) fn at_work(home: &Home, top: &Path) -> Option<String> {
@@ -41,13 +40,7 @@ pub(super) fn barred(
     top: &Path,
     standing: &Standing,
 ) -> Option<String> {
-    let trapped = || {
-        let trap = trap(home, top)?;
-        let trap = printable(&trap.to_string_lossy());
-        Some(format!(
-            "{trap} is a pipe, at which git would wait for ever: remove it"
-        ))
-    };
+    let trapped = || trap(home, top).map(|trap| nested::waits_at(&trap));
     at_work_but(home, top, standing)
         .or_else(trapped)
         .or_else(|| {

@@ -120,10 +120,7 @@ impl Move {
             && let Some(trap) = nested::trap_in(&self.top()).await?
         {
             self.forget_unless_landed(repo, journal).await?;
-            let trap = printable(&self.top().join(trap).to_string_lossy());
-            return Ok(Moved::InTheWay(format!(
-                "{trap} is a pipe, at which git would wait for ever: remove it"
-            )));
+            return Ok(Moved::InTheWay(nested::waits_at(&self.top().join(trap))));
         }
         let index = git_dir.join(format!("cofferdam-{}.index", self.id));
         let result = self.under_lock(repo, &index, cancel).await;

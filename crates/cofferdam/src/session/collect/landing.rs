@@ -194,15 +194,21 @@ impl Collector<'_> {
             let reference = accepted.tip_ref();
             return Ok(Landing::Kept { reference, why });
         }
+        // Its index could not follow, and the next commit there would take the new ones back.
+        if let Some(path) = worktree
+            && let Some(trap) = nested::trap_in(path).await?
+        {
+            return Ok(Landing::Kept {
+                reference: accepted.tip_ref(),
+                why: nested::waits_at(&path.join(trap)),
+            });
+        }
         let now = left.as_ref().unwrap_or(record.begins());
         self.about_to_move(owned, now, accepted)?;
         let landing = land::branch(self.repo, branch, old, worktree, accepted, self.cancel).await?;
         if let (Landing::Landed { tip, .. }, Some(path)) = (&landing, worktree) {
             let found = Worktree::find(self.repo, path, branch.clone(), record.base.clone())?;
-            // Git would wait at a pipe there; whoever removes that finds its index behind.
-            if nested::trap_in(path).await?.is_none() {
-                worktree::advance_index(self.repo, &found, tip, self.cancel).await?;
-            }
+            worktree::advance_index(self.repo, &found, tip, self.cancel).await?;
         }
         Ok(landing)
     }

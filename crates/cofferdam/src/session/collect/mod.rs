@@ -395,7 +395,7 @@ impl Collector<'_> {
         }
         if !done.removed.is_empty() {
             let text = format!(
-                "pipes that the agent left, at which git would wait for ever, are removed: {}",
+                "pipes that came since, at which git would wait for ever, are removed: {}",
                 shared::named(&done.removed)
             );
             self.events.notice(Notice::Other { text });

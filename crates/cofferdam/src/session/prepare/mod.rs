@@ -176,7 +176,10 @@ impl Making<'_> {
         let mut found = BTreeMap::new();
         for name in elsewhere::FILES.map(PathBuf::from) {
             if let InTree::Blob(id) = repo.look_up(base, &name, cancel).await? {
-                found.insert(name, repo.content(&id, cancel).await?);
+                let content = repo.content(&id, cancel).await?;
+                if content.len() as u64 <= elsewhere::LONGEST {
+                    found.insert(name, content);
+                }
             }
         }
         Ok(found)
