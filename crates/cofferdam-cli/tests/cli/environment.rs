@@ -51,6 +51,19 @@ impl std::fmt::Display for Done {
     }
 }
 
+/// A sandbox that a test leaves ends once its record is gone, and what it writes until then would outlast one removal.
+impl Drop for TestEnvironment {
+    fn drop(&mut self) {
+        let begun = Instant::now();
+        while std::fs::remove_dir_all(self.place.path())
+            .is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound)
+            && begun.elapsed() < Duration::from_secs(10)
+        {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
 impl TestEnvironment {
     /// A home and an empty directory for the repository.
     pub(crate) fn empty() -> Self {
