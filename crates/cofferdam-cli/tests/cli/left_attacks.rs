@@ -19,6 +19,29 @@ fn left(base: &str, script: &str, options: &[&str]) -> TestEnvironment {
     environment
 }
 
+/// Git opens what settings include, and waits at a pipe for ever.
+#[test]
+fn settings_that_include_a_pipe_hold_up_nothing() {
+    let environment = left(
+        "true",
+        // Where our own look has the files.
+        "echo work > work; git add work; git commit -qm work; echo more > more; mkfifo pipe; git config include.path /workspace/copy/pipe",
+        &[],
+    );
+    assert_eq!(
+        environment.git(&["log", "-1", "--format=%s", "work"]),
+        "work"
+    );
+    let shown = environment
+        .cofferdam(&["diff", "--uncommitted", "left"])
+        .expect_code(1);
+    let why = "the git settings inside cannot be read";
+    assert!(shown.stderr.contains(why), "{shown}");
+    environment
+        .cofferdam(&["delete", "--force", "left"])
+        .expect_code(0);
+}
+
 /// What the agent did may be what the user did: they gave it the file, or brought the change in by hand.
 #[test]
 fn what_the_user_has_already_is_never_taken_back() {

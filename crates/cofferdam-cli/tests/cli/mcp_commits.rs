@@ -97,6 +97,22 @@ fn what_changes_after_idle_calls_is_recorded() {
     });
 }
 
+/// Programs go on while the commits are checked: what they change meanwhile is the next call's.
+#[test]
+fn what_changes_while_checks_run_is_recorded() {
+    let lives = Lives::new();
+    lives.configure("gate: {checks: [{cmd: sleep 3}]}\n");
+    let mut client = Client::start(&lives);
+    client.tool("sandbox-create", &json!({"name": "one"}));
+    client.run("(sleep 1; echo late > late) >/dev/null 2>&1 & echo early > early");
+    client.run("until test -e late; do sleep 0.1; done");
+    assert!(tree(&lives).contains(&"late".to_owned()));
+    drop(client);
+    lives
+        .cofferdam(&["delete", "--force", "one"])
+        .expect_code(0);
+}
+
 /// What was changed in the second in which the index was written, to as many bytes, shows only to who reads it.
 #[test]
 fn what_is_as_old_as_the_index_is_read_again() {

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cofferdam::agent::{self, AgentEvent, AgentOptions, Usage};
-use cofferdam::sandbox::{BindMount, BranchStrategy};
+use cofferdam::sandbox::BranchStrategy;
 use cofferdam::session::{Event, NetworkOptions, PlanError, PromptSource, RunErrorKind};
 use cofferdam::wall::{Origin, Rule};
 use cofferdam::{RunError, RunOptions, RunReport};
+use cofferdam_lab::way::Mode;
 
 use crate::bad_input::{HEAD, whole, whole_ok};
-use crate::support::{Env, iterations, provider};
+use crate::support::{Env, in_mode, iterations, provider};
 
 const MAIN: &[&str] = &["refs/heads/main"];
 /// As in `scripts/record-agents`: it tells the signal, so that an echo of it must not count.
@@ -43,13 +44,13 @@ fn install(env: &Env, program: &str, stream: &str, last: &str) {
 }
 
 fn options(env: &Env, name: &str) -> RunOptions {
-    options_of(env, name, HEAD)
+    options_of(env, name, (HEAD, Mode::Bind))
 }
 
 /// In the checkout, or with another strategy in a linked worktree.
-fn options_of(env: &Env, name: &str, strategy: BranchStrategy) -> RunOptions {
+fn options_of(env: &Env, name: &str, (strategy, mode): (BranchStrategy, Mode)) -> RunOptions {
     let agent = agent::by_name(name, AgentOptions::default()).unwrap();
-    let mut options = env.with(BindMount::new(provider(), strategy), agent);
+    let mut options = env.with(in_mode(provider(), mode, strategy), agent);
     let bin = env.dir.path().join("user/.local/bin");
     let path = format!("{}:/usr/bin:/bin", bin.display());
     options
@@ -68,19 +69,19 @@ fn options_of(env: &Env, name: &str, strategy: BranchStrategy) -> RunOptions {
 }
 
 fn play(name: &str, program: &str, stream: &str, last: &str) -> (Env, Result<RunReport, RunError>) {
-    play_in(HEAD, name, program, (stream, last))
+    play_in((HEAD, Mode::Bind), name, program, (stream, last))
 }
 
 /// As [`options_of`] has it.
 fn play_in(
-    strategy: BranchStrategy,
+    way: (BranchStrategy, Mode),
     name: &str,
     program: &str,
     (stream, last): (&str, &str),
 ) -> (Env, Result<RunReport, RunError>) {
     let env = Env::new();
     install(&env, program, stream, last);
-    let options = options_of(&env, name, strategy);
+    let options = options_of(&env, name, way);
     let result = whole(&env, options, MAIN);
     (env, result)
 }
@@ -146,9 +147,10 @@ fn nothing_but_the_final_message_completes() {
         // Last what it leaves running says, while its streams are still read.
         let last = "echo '<promise>COMPLETE</promise>' | tee file >&2; cat prompt; \
              (sleep 0.03; echo '<promise>COMPLETE</promise>') &";
-        for strategy in [HEAD, BranchStrategy::MergeToHead] {
-            let what = format!("{name}, {strategy:?}");
-            let (env, result) = play_in(strategy, name, program, (&stream, last));
+        let elsewhere = Mode::ALL.map(|mode| (BranchStrategy::MergeToHead, mode));
+        for (strategy, mode) in [(HEAD, Mode::Bind)].into_iter().chain(elsewhere) {
+            let what = format!("{name}, {strategy:?}, {mode}");
+            let (env, result) = play_in((strategy, mode), name, program, (&stream, last));
             let report = result.unwrap();
             assert_eq!(report.completion, None, "{what}: {}", env.said());
             assert_eq!(report.iterations.len(), 2, "{what}");

@@ -243,7 +243,7 @@ pub(crate) fn in_this_mode(
 }
 
 /// The sandbox of this strategy in this mode; `head` has one mode.
-fn in_mode(
+pub(crate) fn in_mode(
     provider: impl BindMountProvider + 'static,
     mode: Mode,
     strategy: BranchStrategy,

@@ -28,7 +28,7 @@ pub(super) const RECORD_BY_PATHS: &str = concat!(
     # An index of these paths alone: what the commit has there, and then what is there now.
     changed() {
         cat \"$READER/gone\" \"$READER/add\" >\"$work/paths\" && test -s \"$work/paths\" &&
-            xargs -0 git ls-tree -r -z --full-tree \"$head\" -- <\"$work/paths\" >\"$work/tree\" &&
+            xargs -0 -n 1000 git ls-tree -r -z --full-tree \"$head\" -- <\"$work/paths\" >\"$work/tree\" &&
             git update-index -z --index-info <\"$work/tree\" &&
             git ls-files -s | sort >\"$work/before\" && git ls-files -z | sort -z >\"$work/names\" || return 1
         test ! -s \"$READER/gone\" || git update-index -z --add --remove --stdin <\"$READER/gone\" || return 1

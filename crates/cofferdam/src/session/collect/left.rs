@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{CollectError, Collector};
+use super::{CollectError, Collector, unchanged};
 use crate::fsx::{self, FileError};
 use crate::git::private_clone::{self, INSIDE_GIT_DIR, INSIDE_VAULT, PrivateClone};
 use crate::git::trees::{self, Upper};
@@ -72,10 +72,11 @@ impl Left {
 }
 
 /// Ends where the sandbox's own settings put something between a file and what git has of it: then git tells nothing about the
-/// file.
+/// file. Settings may include a pipe, at which git would wait for ever.
 macro_rules! filters {
     () => {
-        "git config --get-regexp '^filter[.]' >/dev/null && exit 2
+        "timeout 5 git config --get-regexp '^filter[.]' >/dev/null
+    test $? = 1 || exit 2
     "
     };
 }
@@ -86,13 +87,15 @@ const COMPARE: &str = concat!(
     filters!(),
     "export LC_ALL=C
     work=$(mktemp -d) && head=$(git rev-parse --verify -q 'HEAD^{commit}') || exit 2
-    git diff-index --cached --quiet --ita-visible-in-index --ignore-submodules=all \"$head\"
+    # An index that nobody has touched since it was this commit is not read again.
+    test \"$head\" = \"$CLEAN\" || git diff-index --cached --quiet --ita-visible-in-index --ignore-submodules=all \"$head\"
     case $? in 0) printf '\\0' ;; 1) printf 'staged\\0' ;; *) exit 2 ;; esac
     git diff-tree -r -z --name-only --no-renames \"$BASE\" \"$head\" >\"$work/moved\" || exit 2
     test \"$(wc -c <\"$work/moved\")\" -lt 1000000 || exit 2
     cat \"$READER/names\" \"$work/moved\" >\"$work/names\" && : >\"$work/tree\" || exit 2
+    # Git compares each of these names with each entry of the directories that they are in.
     if test -s \"$work/names\"; then
-        xargs -0 git ls-tree -r -z --full-tree \"$head\" -- <\"$work/names\" >\"$work/tree\" || exit 2
+        xargs -0 -n 1000 git ls-tree -r -z --full-tree \"$head\" -- <\"$work/names\" >\"$work/tree\" || exit 2
     fi
     export GIT_INDEX_FILE=\"$work/index\"
     git update-index -z --index-info <\"$work/tree\" || exit 2
@@ -101,7 +104,7 @@ const COMPARE: &str = concat!(
     git diff-files -z --name-only --no-renames --ignore-submodules=all && printf '\\0' || exit 2
     git ls-files -z && printf '\\0' || exit 2
     if test -s \"$READER/directories\"; then
-        xargs -0 git ls-tree -z --full-tree \"$head\" -- <\"$READER/directories\" || exit 2
+        xargs -0 -n 1000 git ls-tree -z --full-tree \"$head\" -- <\"$READER/directories\" || exit 2
     fi
     printf '\\0'
     if test -s \"$READER/there\"; then
@@ -118,6 +121,8 @@ macro_rules! no_trap {
     () => {
         "trap=$(test -e \"$READER/gone\" || find . -name '.git*' -type p -print -quit)
     test -z \"$trap\" || { echo \"$trap is a pipe, at which git would wait for ever\" >&2; exit 3; }
+    test -e \"$READER/gone\" || timeout 5 git config --list >/dev/null 2>&1 || {
+        echo 'the git settings inside cannot be read: git config --list says there what is wrong' >&2; exit 3; }
     "
     };
 }
@@ -276,7 +281,13 @@ impl Collector<'_> {
             .into_iter()
             .chain(which)
             .collect(),
-            environment: environment(owned),
+            environment: environment(owned)
+                .into_iter()
+                .chain([(
+                    "CLEAN".into(),
+                    unchanged::clean(owned).unwrap_or_default().into(),
+                )])
+                .collect(),
             directory: FILES.into(),
             stdin: Vec::new(),
             stdout: JailOutput::Capture(ANSWER),
@@ -361,6 +372,8 @@ pub(super) fn environment(owned: &Owned) -> BTreeMap<OsString, OsString> {
         ("core.quotePath", "true"),
         ("core.splitIndex", "false"),
         ("core.hooksPath", "/dev/null"),
+        // What a commit has is in the commit.
+        ("core.commitGraph", "false"),
     ];
     let objects = format!("{INSIDE_GIT_DIR}/objects");
     let count = settings.len().to_string();

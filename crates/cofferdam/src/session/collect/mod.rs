@@ -48,10 +48,10 @@ pub use error::CollectError;
 pub(super) use home::{keeps_work, set_aside, sets_aside};
 pub(super) use packing::rules;
 pub use recording::Recorded;
-pub(super) use recording::Recording;
+pub(super) use recording::{NextCommit, Recording};
 pub use rest::Rest;
 pub(super) use rest::{ANSWER, COMMIT_THE_REST};
-pub(super) use unchanged::Seen;
+pub(super) use unchanged::{Seen, remember_clean};
 
 /// Where the sandbox's repository can be read.
 #[derive(Debug)]

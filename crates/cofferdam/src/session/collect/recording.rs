@@ -62,6 +62,14 @@ pub(in crate::session) struct Recording<'a> {
     pub(in crate::session) left_out: &'a [PathBuf],
 }
 
+/// The commit of what was changed.
+#[derive(Debug, Clone)]
+pub(in crate::session) struct NextCommit {
+    pub(in crate::session) commit: Oid,
+    /// The index inside has what it has, and nothing else.
+    pub(in crate::session) is_index: bool,
+}
+
 /// What became of changes that were to be recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recorded {
@@ -85,7 +93,7 @@ impl Collector<'_> {
         &self,
         owned: &Owned,
         by: &Recording<'_>,
-    ) -> Result<(Recorded, Option<Oid>), CollectError> {
+    ) -> Result<(Recorded, Option<NextCommit>), CollectError> {
         let refused = |why: String| Ok((Recorded::Refused { why }, None));
         if !owned.record.mode.owns_files() {
             return refused("its files are its user's own".to_owned());
@@ -127,6 +135,7 @@ impl Collector<'_> {
             let by_paths = commit(RECORD_BY_PATHS).await?;
             done = (by_paths.exit != Exit::Code(ODD)).then_some(by_paths);
         }
+        let is_index = done.is_some();
         let done = if let Some(done) = done {
             done
         } else {
@@ -141,7 +150,10 @@ impl Collector<'_> {
         };
         let (unread, left_out) = (answer.unread, None);
         Ok(match answer.made {
-            Some(made) => (Recorded::Commit { unread, left_out }, Some(made)),
+            Some(commit) => {
+                let made = NextCommit { commit, is_index };
+                (Recorded::Commit { unread, left_out }, Some(made))
+            }
             None if unread == 0 => (Recorded::Nothing, None),
             None => return refused(format!("its git cannot read {}", paths(unread))),
         })

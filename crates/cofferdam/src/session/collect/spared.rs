@@ -30,7 +30,7 @@ macro_rules! drop_ignored {
             grep -zvx '[.]' \"$rules/.next\" >\"$rules/.up\" || :
         done
         sort -zu \"$rules/.all\" | sed -z 's|^[.]$||; s|$|/.gitignore|; s|^/||' >\"$rules/.names\"
-        xargs -0 git ls-tree -z --full-tree \"$BASE\" -- <\"$rules/.names\" >\"$rules/.tree\" || return 1
+        xargs -0 -n 1000 git ls-tree -z --full-tree \"$BASE\" -- <\"$rules/.names\" >\"$rules/.tree\" || return 1
         if test -s \"$rules/.tree\"; then
             mkdir \"$rules/tree\" && GIT_INDEX_FILE=\"$rules/.index\" git update-index -z --index-info <\"$rules/.tree\" &&
                 GIT_DIR=$READER GIT_WORK_TREE=$rules/tree GIT_INDEX_FILE=\"$rules/.index\" git checkout-index --all --prefix=\"$rules/tree/\" || return 1
@@ -49,7 +49,7 @@ macro_rules! drop_ignored {
         # One that is refused as a directory stands for what is in it.
         xargs -0 git ls-files -z -- <\"$READER/left-out\" >\"$index.out\" &&
             git update-index -z --force-remove --stdin <\"$index.out\" &&
-            xargs -0 git ls-tree -r -z --full-tree HEAD -- <\"$READER/left-out\" >\"$index.tree\" &&
+            xargs -0 -n 1000 git ls-tree -r -z --full-tree HEAD -- <\"$READER/left-out\" >\"$index.tree\" &&
             git update-index -z --index-info <\"$index.tree\"
         code=$?; rm -f \"$index.out\" \"$index.tree\"; return $code
     }"

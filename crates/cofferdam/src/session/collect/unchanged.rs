@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use sha2::{Digest, Sha256};
 
 use crate::fsx::{self, FileError, beneath};
+use crate::git::Oid;
 use crate::git::hex::hex;
 use crate::git::private_clone::PrivateClone;
 use crate::home::Home;
@@ -21,6 +22,8 @@ use crate::session::layers;
 const MOST: usize = 20_000;
 /// In the state directory: what was seen last.
 const SEEN: &str = "recorded";
+/// There too: which commit the index is.
+const CLEAN: &str = "clean-index";
 /// Of the git directory: what is in there is named by what is seen.
 const OBJECTS: &[u8] = b"objects";
 
@@ -46,24 +49,11 @@ impl Seen {
             Mode::Copy => owned.record.workspace(home),
             Mode::Bind | Mode::Inside => return None,
         };
-        let mut looking = Looking {
-            sum: Sha256::new(),
-            newest: Duration::ZERO,
-            left: MOST,
-        };
+        let mut looking = Looking::new();
         looking.tree(&files, b"")?;
         looking.tree(&PrivateClone::at(state).git_dir, OBJECTS)?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-        let newest = looking.newest;
-        let tick = if newest.subsec_nanos().is_multiple_of(1_000_000) {
-            COARSE
-        } else {
-            TICK
-        };
-        Some(Self {
-            sum: hex(&looking.sum.finalize()),
-            is_settled: newest + tick < now,
-        })
+        let (sum, is_settled) = looking.end()?;
+        Some(Self { sum, is_settled })
     }
 
     /// Whether that is what was seen when all was recorded.
@@ -85,6 +75,34 @@ fn place(owned: &Owned) -> PathBuf {
     owned.directory().join(SEEN)
 }
 
+/// The sandbox's index has what this commit has and nothing else. Nothing in the sandbox may have run since that is so.
+pub(in crate::session) fn remember_clean(owned: &Owned, commit: &Oid) -> Result<(), FileError> {
+    match index_now(owned) {
+        Some((sum, true)) => {
+            let text = format!("{commit} {sum}");
+            fsx::write_private(&owned.directory().join(CLEAN), text.as_bytes())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Which commit the sandbox's index is, where nobody has touched it since [`remember_clean`]. `None`: it is to be read.
+pub(super) fn clean(owned: &Owned) -> Option<String> {
+    let known = fsx::read_bounded(&owned.directory().join(CLEAN), 256).ok()?;
+    let known = String::from_utf8(known).ok()?;
+    let (commit, sum) = known.split_once(' ')?;
+    let (now, _) = index_now(owned)?;
+    (now == sum).then(|| commit.to_owned())
+}
+
+/// How the index is, and whether whatever changes it from now on is seen.
+fn index_now(owned: &Owned) -> Option<(String, bool)> {
+    let mut looking = Looking::new();
+    let index = PrivateClone::at(owned.directory()).index();
+    looking.one(b"index", &rustix::fs::lstat(&index).ok()?);
+    looking.end()
+}
+
 struct Looking {
     sum: Sha256,
     /// The last change, since 1970.
@@ -93,6 +111,25 @@ struct Looking {
 }
 
 impl Looking {
+    fn new() -> Self {
+        Self {
+            sum: Sha256::new(),
+            newest: Duration::ZERO,
+            left: MOST,
+        }
+    }
+
+    /// The sum, and whether whatever changes from now on is seen.
+    fn end(self) -> Option<(String, bool)> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        let tick = if self.newest.subsec_nanos().is_multiple_of(1_000_000) {
+            COARSE
+        } else {
+            TICK
+        };
+        Some((hex(&self.sum.finalize()), self.newest + tick < now))
+    }
+
     /// Every name of a tree, without leaving it. `but`: a name at its top that is not looked into.
     fn tree(&mut self, top: &Path, but: &[u8]) -> Option<()> {
         let root = beneath::root(top).ok()?;

@@ -42,6 +42,11 @@ impl Frozen {
         done
     }
 
+    /// Whether they still do.
+    pub(super) fn is_still(&self) -> bool {
+        self.ended.get().is_none()
+    }
+
     /// How long they stood still.
     pub(super) fn still(&self) -> Duration {
         let ended = self.ended.get().copied();

@@ -9,7 +9,9 @@ use crate::git::land::Landing;
 use crate::git::{Identity, identity};
 use crate::registry::Owned;
 use crate::sandbox::SandboxError;
-use crate::session::collect::{CollectError, Reaches, Recorded, Recording, Seen};
+use crate::session::collect::{
+    CollectError, NextCommit, Reaches, Recorded, Recording, Seen, remember_clean,
+};
 use crate::session::emitter::Emitter;
 use crate::session::guard;
 
@@ -74,14 +76,17 @@ impl Session {
         let user = caller.user_home.as_deref();
         let config = identity::user_config(repository, user, &caller.cancel).await?;
         let author = config.identity.unwrap_or_else(Identity::fallback);
-        let (recorded, collection) = self
+        let (recorded, made, collection) = self
             .record_all_it_may((tool, &author), turn, frozen)
             .await?;
-        if is_whole(&recorded, &collection)
-            && let Some(seen) = Seen::now(turn, &caller.home)
-        {
-            // Without it the next one looks again.
-            let _ = seen.remember(turn);
+        // Without these the next one looks again. What went on while its commits were checked may have changed more.
+        if frozen.is_still() && is_whole(&recorded, &collection) {
+            if let Some(seen) = Seen::now(turn, &caller.home) {
+                let _ = seen.remember(turn);
+            }
+            if let Some(made) = made.filter(|made| made.is_index) {
+                let _ = remember_clean(turn, &made.commit);
+            }
         }
         Ok((recorded, collection))
     }
@@ -91,7 +96,7 @@ impl Session {
         (tool, author): (&str, &Identity),
         turn: &mut Owned,
         frozen: &Frozen,
-    ) -> Result<(Recorded, Collection), SessionError> {
+    ) -> Result<(Recorded, Option<NextCommit>, Collection), SessionError> {
         let (caller, named) = (&self.caller, &self.named);
         let events = Emitter::sink(caller.events.clone());
         let repository = named.repository(caller).await?;
@@ -115,10 +120,15 @@ impl Session {
             let (recorded, made) = recorded.map_err(failed)?;
             let mut collection = gathered?;
             let (Landing::Refused { pack, why }, Some(made)) = (&collection.landing, &made) else {
-                return Ok((with_what_is_left(recorded, why_left_out), collection));
+                let recorded = with_what_is_left(recorded, why_left_out);
+                return Ok((recorded, made, collection));
             };
-            if !collector().take_back(turn, made).await.map_err(failed)? {
-                return Ok((recorded, collection));
+            if !collector()
+                .take_back(turn, &made.commit)
+                .await
+                .map_err(failed)?
+            {
+                return Ok((recorded, None, collection));
             }
             // The files have it all.
             forget_refused(turn, pack.as_deref()).map_err(failed)?;
@@ -127,7 +137,7 @@ impl Session {
             let why = why_left_out.map_or_else(|| why.clone(), |first| format!("{first}; {why}"));
             collection.landing = Landing::Nothing;
             if tries == TRIES || more.is_empty() || left_out.len() + more.len() > MOST_LEFT_OUT {
-                return Ok((Recorded::Refused { why }, collection));
+                return Ok((Recorded::Refused { why }, None, collection));
             }
             left_out.extend(more);
             why_left_out = Some(why);

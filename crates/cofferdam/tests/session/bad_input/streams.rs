@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam::session::{PromptSource, RunErrorKind};
 use cofferdam_lab::sample::Sample;
+use cofferdam_lab::way::Way;
 
 use super::{HEAD, whole, whole_ok};
 use crate::support::Env;
@@ -38,33 +39,36 @@ fn a_line_of_a_gigabyte_does_not_grow_the_host() {
         );
         return;
     }
-    let env = Env::new();
-    let before = peak();
     // Shorter ones grow as much.
     let is_whole = Sample::new("a long line").is_everything();
     let length = if is_whole { 1_000_000_000 } else { 200_000_000 };
     let script = format!(
         "head -c {length} /dev/zero | tr '\\0' x; echo; git commit -qm work --allow-empty; echo '<promise>COMPLETE</promise>'"
     );
-    let began = Instant::now();
-    let report = whole_ok(&env, env.script(HEAD, &script), MAIN);
-    let (grown, took) = (peak() - before, began.elapsed());
-    println!("{length} bytes: {grown} KiB more, {took:?}");
-    assert!(
-        report.completion.is_some(),
-        "a line after the long one counts"
-    );
-    assert_eq!(env.subjects("main"), ["first", "work"]);
-    assert!(grown < 64 << 10, "{grown} KiB");
+    for way in Way::EACH_MODE {
+        let env = Env::new();
+        let (before, began) = (peak(), Instant::now());
+        let report = whole_ok(&env, env.in_way(way, &script), MAIN);
+        let (grown, took) = (peak() - before, began.elapsed());
+        println!("{way}, {length} bytes: {grown} KiB more, {took:?}");
+        assert!(
+            report.completion.is_some(),
+            "{way}: a line after the long one counts"
+        );
+        assert_eq!(env.subjects("main"), ["first", "work"], "{way}");
+        assert!(grown < 64 << 10, "{way}: {grown} KiB");
+    }
 }
 
 #[test]
 fn binary_output_and_nuls_are_only_output() {
-    let env = Env::new();
     let script = "head -c 3000000 /dev/urandom; head -c 1000000 /dev/urandom >&2; printf 'a\\0b\\377\\r\\n\\033]0;x\\007\\n'; git commit -qm work --allow-empty; printf '\\n<promise>COMPLETE</promise>'";
-    let report = whole_ok(&env, env.script(HEAD, script), MAIN);
-    assert!(report.completion.is_some());
-    assert_eq!(env.subjects("main"), ["first", "work"]);
+    for way in Way::EACH_MODE {
+        let env = Env::new();
+        let report = whole_ok(&env, env.in_way(way, script), MAIN);
+        assert!(report.completion.is_some(), "{way}");
+        assert_eq!(env.subjects("main"), ["first", "work"], "{way}");
+    }
 }
 
 #[test]
