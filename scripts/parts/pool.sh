@@ -46,17 +46,26 @@ on_disk=3
 # What is about file systems that write to one.
 of_disks='::(trees_large::what_a_layer_takes_is_about_what_du_says|files::only_what_changed_is_read|tools::.*)$'
 never_halved='::(keeper|doctor|programs|homes|shown|environment|no_room|full_disk|bad_input::(users|streams))'
+# Of the tests that took longer than so many seconds when all of them were last timed (`--times`), root has the share that the seed
+# chooses, wherever they run: the names are in $slow_tests. What holds an agent in is tried each time.
+slow_tests=$top/scripts/parts/slow slow_seconds=6 slow_share=4
+never_slow='::(.*::)?([a-z_]*attacks?(_[a-z_]*)?|hostile|conforms|requirements|layers)::'
 
 # Passes on the jobs on standard input that are run this time; the others are counted in $work/halved, and by identity.
 halve() {
     awk -F'\t' -v seed="$seed" -v halved="$halved" -v never="$never_halved|$own_podman" -v left="$work/halved" -v podman="$podman" \
-        -v user_share="$user_share" -v podman_share="$podman_share" '
-        BEGIN { for (n = 1; n < 128; n++) code[sprintf("%c", n)] = n }
+        -v user_share="$user_share" -v podman_share="$podman_share" \
+        -v slow_tests="$slow_tests" -v slow_share="$slow_share" -v never_slow="$never_slow" '
+        BEGIN {
+            for (n = 1; n < 128; n++) code[sprintf("%c", n)] = n
+            while ((getline line <slow_tests) > 0) slow[line]
+        }
         {
             name = $4 "::" $5
             share = 1
             if ($1 == "user") { if (name ~ halved && name !~ never) share = user_share }
             else if (name ~ podman) share = podman_share
+            if (name in slow && name !~ never_slow && share < slow_share) share = slow_share
             sum = seed % 65521
             for (n = 1; n <= length(name); n++) sum = (sum * 31 + code[substr(name, n, 1)]) % 65521
             if (int(sum / 16) % share) { print $1 "\t" name >left; next }
@@ -559,6 +568,22 @@ check_leftovers() {
         [[ -z $processes ]] || echo "$processes"
         return 1
     fi
+}
+
+# Writes to the file $1 which of root's tests take long. Those that were not run this time stay as they were.
+write_slow() {
+    touch "$1"
+    awk -F'\t' -v seconds="$slow_seconds" '
+        NR == FNR {
+            if ($1 != "caller" || $3 == "-") next
+            sub(/ in mode [a-z]*$/, "", $3)
+            ran[$2 "::" $3] = 1
+            if ($4 > seconds * 1000) slow[$2 "::" $3] = 1
+            next
+        }
+        !($0 in ran) { slow[$0] = 1 }
+        END { for (name in slow) print name }' "$work/results" "$1" | LC_ALL=C sort >"$work/slow"
+    cat "$work/slow" >"$1"
 }
 
 # Runs the pool, says what there is to say, writes the file $times for the next one, and fails when anything is wrong.

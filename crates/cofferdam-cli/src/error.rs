@@ -48,7 +48,7 @@ pub(crate) use wall::hint as wall_hint;
 /// 2: the command line cannot be understood (the code that clap uses too).
 const USAGE: u8 = 2;
 /// 75: the model says "not now", and later it may go (`EX_TEMPFAIL` of sysexits.h).
-const LATER: u8 = 75;
+pub(crate) const LATER: u8 = 75;
 
 /// Everything that ends a command early.
 #[derive(Debug, thiserror::Error)]
@@ -161,16 +161,20 @@ pub(crate) fn report(error: &CliError, colour: bool) -> ExitCode {
         | CliError::Agent(_)
         | CliError::Prompt(_) => ExitCode::from(USAGE),
         CliError::NotStarted { code, .. } => ExitCode::from(*code),
-        CliError::Run(RunError {
-            kind:
-                RunErrorKind::Agent {
-                    failure: AgentFailure::Quota { .. },
-                    ..
-                },
-            ..
-        }) => ExitCode::from(LATER),
+        CliError::Run(error) if is_quota(error) => ExitCode::from(LATER),
         _ => ExitCode::FAILURE,
     }
+}
+
+/// Whether it was the model's limit that ended it.
+pub(crate) fn is_quota(error: &RunError) -> bool {
+    matches!(
+        error.kind,
+        RunErrorKind::Agent {
+            failure: AgentFailure::Quota { .. },
+            ..
+        }
+    )
 }
 
 /// The message, its causes, what was kept, and hints: one each line.

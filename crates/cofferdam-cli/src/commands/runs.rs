@@ -245,6 +245,14 @@ fn lines(record: &RunRecord, status: Status) -> Vec<(&'static str, String)> {
                 .iter()
                 .map(|landing| ("home", printable_line(landing))),
         );
+        lines.push(("commits", ended.commits.to_string()));
+    }
+    let used = record.usage();
+    if used.tokens() > 0 {
+        lines.push(("tokens", tokens(used)));
+    }
+    if used.cost_micro_usd.is_some() {
+        lines.push(("cost", cost(used)));
     }
     for one in &record.iterations {
         let how = one
@@ -283,7 +291,7 @@ fn next(record: &RunRecord, status: Status) -> String {
             "see what it does with: cofferdam logs {} run --follow\n",
             record.name
         ),
-        _ if record.conversation().is_some() => {
+        _ if record.has_kept() => {
             format!("go on with it: cofferdam continue {}\n", record.id)
         }
         _ => String::new(),

@@ -95,8 +95,9 @@ pub(crate) fn work(report: &RunReport, colour: bool) -> String {
 
 /// How to go on with what the agent and its user said.
 fn conversation(run: Option<RunId>, iterations: &[Iteration]) -> String {
-    let has_one = iterations.iter().any(|one| one.session.is_some());
-    let Some(run) = run.filter(|_| has_one) else {
+    let mut last = iterations.iter().rev().filter(|one| one.session.is_some());
+    let is_kept = last.next().is_some_and(|one| one.kept > 0);
+    let Some(run) = run.filter(|_| is_kept) else {
         return String::new();
     };
     let command = format!("cofferdam continue {run}");

@@ -97,6 +97,22 @@ fn what_changes_after_idle_calls_is_recorded() {
     });
 }
 
+/// One that git cannot convert as the attributes say holds up the others: the agent is told which it is.
+#[test]
+fn what_git_cannot_read_is_named() {
+    with_ignore_files(|lives, client| {
+        let said = client.run(
+            "echo '*.txt working-tree-encoding=UTF-16' > .gitattributes; printf odd > bad.txt; echo x > good",
+        );
+        assert!(
+            said.contains("git cannot read a path: ") && said.contains("bad.txt"),
+            "{said}"
+        );
+        client.run("rm bad.txt");
+        assert!(tree(lives).contains(&"good".to_owned()));
+    });
+}
+
 /// Programs go on while the commits are checked: what they change meanwhile is the next call's.
 #[test]
 fn what_changes_while_checks_run_is_recorded() {

@@ -224,15 +224,21 @@ fn a_signal_ends_all_and_says_how_to_go_on() {
     let environment = TestEnvironment::with_repository();
     let shared = environment.temporary().join("shared");
     cofferdam::fsx::private_dir(&shared).unwrap();
-    let waits = |name: &str| commit_script(&[name]) + &format!("touch /meet/{name}; sleep 1000");
+    let waits = |name: &str| {
+        let commit = commit_script(&[name]);
+        format!("test -e {name}.txt && exit 0\n{commit}touch /meet/{name}; sleep 1000")
+    };
     let tasks = [
+        // Its turn is over before the second of the others begins.
+        commits("zero", ""),
         does("one", &waits("one"), ""),
         does("two", &waits("two"), ""),
         commits("three", ""),
     ];
     plan_of(&environment, &tasks);
     let mount = format!("{}:/meet:rw", shared.display());
-    let child = start(&environment, &["--json", "--mount", &mount]);
+    let options = ["--jobs", "2", "--mount", &mount];
+    let child = start(&environment, &[&options[..], &["--json"]].concat());
     let has_committed = |name: &str| shared.join(name).exists();
     wait_until("both have committed", || {
         has_committed("one") && has_committed("two")
@@ -253,7 +259,7 @@ fn a_signal_ends_all_and_says_how_to_go_on() {
         .iter()
         .map(|task| task["end"].as_str().unwrap())
         .collect();
-    assert_eq!(ends, ["failed", "failed", "not_started"], "{done}");
+    assert_eq!(ends, ["done", "failed", "failed", "not_started"], "{done}");
     // Their commits are home.
     for task in ["one", "two"] {
         let branch = format!("cofferdam/{task}");
@@ -261,6 +267,32 @@ fn a_signal_ends_all_and_says_how_to_go_on() {
         assert_eq!(home, format!("{task}\nstart"), "{done}");
     }
     assert!(!has_branch(&environment, "cofferdam/three"), "{done}");
+    let done = run(&environment, &options).expect_code(0);
+    for (task, end) in [
+        ("zero", "done before  1 commit"),
+        ("one", "done         1 commit"),
+        ("two", "done         1 commit"),
+        ("three", "done         1 commit"),
+    ] {
+        assert!(row(&done, task).contains(end), "{done}");
+    }
+}
+
+/// Scripts tell a limit that passes by itself from a failure.
+#[test]
+fn a_limit_of_the_models_has_an_exit_code_of_its_own() {
+    let environment = TestEnvironment::with_repository();
+    let limit = "echo '429 Too Many Requests' >&2; exit 1";
+    for (other, code) in [("true", 75), ("exit 1", 1)] {
+        let tasks = [
+            does("limited", limit, ""),
+            does("after", "true", "    after: [limited]\n"),
+            does("other", other, ""),
+        ];
+        plan_of(&environment, &tasks);
+        let done = run(&environment, &[]).expect_code(code);
+        assert!(done.stderr.contains("a limit of the model's"), "{done}");
+    }
 }
 
 #[test]
@@ -333,6 +365,51 @@ fn a_review_runs_when_there_is_something_to_review() {
         subjects(&environment, "cofferdam/three"),
         "three\nreviewed\none\nstart"
     );
+}
+
+/// Whoever comes after one that failed, or was stopped, may find nothing to do: what that one committed is the task's all the same.
+#[test]
+fn what_earlier_tries_committed_is_counted_reviewed_and_merged() {
+    let environment = TestEnvironment::with_repository();
+    let review = format!(
+        "    review:\n      prompt: |\n        {}\n",
+        commit_script(&["reviewed"]).replace('\n', "\n        ")
+    );
+    let once = |name: &str| {
+        format!(
+            "test -e {name}.txt && exit 0\n{}exit 3",
+            commit_script(&[name])
+        )
+    };
+    let tasks = [
+        does("one", &once("one"), &review),
+        does("two", &once("two"), ""),
+    ];
+    plan_of(&environment, &tasks);
+    let done = run(&environment, &[]).expect_code(1);
+    assert!(!done.stderr.contains("review begins"), "{done}");
+    let done = run(&environment, &[]).expect_code(0);
+    assert!(
+        row(&done, "one").contains("done, reviewed  2 commits"),
+        "{done}"
+    );
+    assert!(
+        row(&done, "two").contains("done            1 commit "),
+        "{done}"
+    );
+    // And is still, when it was done before.
+    let again = run(&environment, &[]).expect_code(0);
+    for (task, count) in [("one", "2 commits"), ("two", "1 commit ")] {
+        assert!(row(&again, task).contains(count), "{again}");
+        let (_, next) = row(&again, task).split_once("cofferdam ").unwrap();
+        let words: Vec<&str> = next.split_whitespace().collect();
+        environment.cofferdam(&words).expect_code(0);
+    }
+    assert!(environment.repository().join("reviewed.txt").exists());
+    assert!(environment.repository().join("two.txt").exists());
+    // Anew is from where it is by now.
+    let done = run(&environment, &["--again"]).expect_code(0);
+    assert!(row(&done, "two").contains("0 commits"), "{done}");
 }
 
 #[test]

@@ -174,6 +174,48 @@ git add -A; git commit -qm "$(wc -l < "$file")"
 echo '{"type":"result","subtype":"success","is_error":false,"result":"done","session_id":"01234567-89ab-cdef-0123-456789abcdef"}'
 "#;
 
+/// What the agent committed before its command was killed is what it goes on from, wherever its files were.
+#[test]
+fn one_that_was_killed_is_gone_on_from_where_it_was() {
+    for mode in ["layer", "bind", "copy"] {
+        let user = Claude::that_does(
+            "if grep -q more /tmp/prompt; then test -e work && git commit -q --allow-empty -m more; result false done; exit; fi
+            if test -e work; then touch /meet/second; sleep 600; fi
+            echo work > work; git add work; git commit -qm work; echo '{}' > \"$project/$id.jsonl\"; result false done",
+        );
+        let shared = user.0.temporary().join("shared");
+        cofferdam::fsx::private_dir(&shared).unwrap();
+        let mount = format!("{}:/meet:rw", shared.display());
+        let agent = [
+            "--agent",
+            "claude-code",
+            "--prompt",
+            "x",
+            "--max-iterations",
+            "2",
+        ];
+        let words = ["run", "--name", "one", "--network", "open", "--mode", mode];
+        let mount = ["--mount", mount.as_str()];
+        let mut child = user
+            .command(&[&words[..], &agent, &mount].concat())
+            .spawn()
+            .unwrap();
+        let began = Instant::now();
+        while !shared.join("second").exists() {
+            assert!(began.elapsed() < Duration::from_secs(50), "{mode}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+        child.wait().unwrap();
+        let done = user
+            .does(&["continue", "one", "--prompt", "more", "--network", "open"])
+            .expect_code(0);
+        assert!(done.stderr.contains("1 commit"), "{mode}: {done}");
+        let log = user.0.git(&["log", "--format=%s", "cofferdam/one"]);
+        assert_eq!(log, "more\nwork\nstart", "{mode}: {done}");
+    }
+}
+
 /// Where the sandbox of a run is still there, its agent goes on in it.
 #[test]
 fn one_that_is_still_there_is_gone_on_in() {
@@ -306,9 +348,22 @@ fn tokens_and_cost_have_bounds() {
         );
         assert!(done.stderr.contains(bound[0]), "{done}");
         assert_eq!(user.0.git(&["log", "-1", "--format=%s", "work"]), "kept");
-        // What is not over it goes on to its end.
+        // What is not over it goes on to its end, and is told afterwards.
         let user = Claude::that_does(&format!("{commit}; echo '{said}'; result false done"));
         user.runs(&within).expect_code(0);
+        let table = user.0.cofferdam(&["runs"]).expect_code(0);
+        let id = listed(&user.0)[0]["id"].as_str().unwrap().to_owned();
+        let shown = user.0.cofferdam(&["runs", "show", &id]).expect_code(0);
+        let costs = bound[0] == "--max-cost";
+        assert!(table.stdout.contains(" 750 "), "{table}");
+        assert_eq!(table.stdout.contains(" 0.75 USD "), costs, "{table}");
+        assert!(shown.stdout.contains("commits: 1\n"), "{shown}");
+        assert!(shown.stdout.contains("tokens:  750\n"), "{shown}");
+        assert_eq!(
+            shown.stdout.contains("cost:    0.75 USD\n"),
+            costs,
+            "{shown}"
+        );
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::tasks::PlannedTask;
 use crate::fsx::FileError;
+use crate::git::GitError;
 use crate::names::{BranchName, Slug};
 use crate::registry::RegistryError;
 use crate::session::manage::ManageError;
@@ -74,6 +75,9 @@ pub enum Failure {
     Left(Box<ManageError>),
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// Its commits are on its branch, and how many they are is not known.
+    #[error("git does not say what is on its branch: {0}")]
+    Git(#[from] GitError),
     /// It went well, and that could not be written down.
     #[error(transparent)]
     State(#[from] FileError),

@@ -9,12 +9,12 @@ use super::error::PlanRunError;
 use super::event::{Stage, What};
 use super::options::{Agents, PlanOptions, source};
 use super::report::{Failure, PlanReport, TaskEnd, TaskReport};
-use super::state::{Known, State};
+use super::state::{Begun, Known, State};
 use super::tasks::{PlannedTask, Prompt};
 use crate::agent::AgentProvider;
-use crate::git::Repository;
 use crate::git::discovery::Start;
-use crate::names::{BranchName, RepoPath};
+use crate::git::{GitError, Oid, Repository, refs};
+use crate::names::{BranchName, Slug};
 use crate::registry::{self, Entry, RegistryError};
 use crate::session::manage::{self, DeleteOptions, ManageError, SandboxRef};
 use crate::session::{Event, EventSink, Landing, RunError, RunErrorKind, RunReport};
@@ -47,7 +47,7 @@ pub async fn run(options: PlanOptions) -> Result<PlanReport, PlanRunError> {
     let state = State::open(&caller.home, &repository.top, &options.plan)?;
     let running = Running {
         options: &options,
-        repository: &repository.top,
+        repository: &repository,
         state: tokio::sync::Mutex::new(state),
     };
     Ok(running.all(&agents).await)
@@ -63,7 +63,7 @@ async fn repository(options: &PlanOptions) -> Result<Repository, PlanRunError> {
 
 struct Running<'a> {
     options: &'a PlanOptions,
-    repository: &'a RepoPath,
+    repository: &'a Repository,
     /// Tasks write it one after the other.
     state: tokio::sync::Mutex<State>,
 }
@@ -166,19 +166,17 @@ impl Running<'_> {
         }
         let mut known = match known {
             Some(known) => known,
-            None => match self.work(task, agents, content, done).await {
+            None => match self.work(task, agents, &content, done).await {
                 Ok(known) => known,
                 Err(failure) => return (Stage::Work, Err(failure)),
             },
         };
         if let (Some(review), Some(agent), false) = (&task.review, &agents.review, known.done) {
-            let began = self.begin(task, agent, &review.prompt, Stage::Review);
-            match began.await {
-                Ok((_, report)) => {
-                    known.commits += report.commits.len();
-                    if !report.commits.is_empty() {
-                        known.sandbox = report.name.clone();
-                    }
+            let reviewed = self.begin(task, agent, (&review.prompt, &content), Stage::Review);
+            match reviewed.await {
+                Ok((report, commits, sandbox)) => {
+                    known.commits = commits;
+                    known.sandbox = sandbox.unwrap_or(known.sandbox);
                     known.done = true;
                     done.review = Some(report);
                 }
@@ -199,18 +197,17 @@ impl Running<'_> {
         &self,
         task: &PlannedTask,
         agents: &Agents,
-        content: String,
+        content: &str,
         done: &mut TaskReport,
     ) -> Result<Known, Failure> {
-        let (earlier, report) = self
-            .begin(task, &agents.work, &task.prompt, Stage::Work)
+        let (report, commits, sandbox) = self
+            .begin(task, &agents.work, (&task.prompt, content), Stage::Work)
             .await?;
-        let commits = earlier + report.commits.len();
         let known = Known {
-            content,
+            content: content.to_owned(),
             branch: task.branch.clone(),
             run: report.run,
-            sandbox: report.name.clone(),
+            sandbox: sandbox.unwrap_or_else(|| report.name.clone()),
             commits,
             done: task.review.is_none() || commits == 0,
         };
@@ -219,15 +216,69 @@ impl Running<'_> {
         Ok(known)
     }
 
-    /// One run on the task's branch. Also says how many commits came home first that an earlier one had left.
+    /// How the task began; what of it is new is on disk.
+    async fn begun(&self, task: &PlannedTask, content: &str) -> Result<Begun, Failure> {
+        if let Some(begun) = self.state.lock().await.begun(&task.name, content) {
+            return Ok(begun.clone());
+        }
+        let base = task.base.as_deref().unwrap_or("HEAD");
+        let tip = match self.tip(&task.branch).await? {
+            Some(tip) => Some(tip),
+            None => {
+                let cancel = &self.options.each.caller.cancel;
+                self.repository.resolve(base, cancel).await?
+            }
+        };
+        let begun = Begun {
+            content: content.to_owned(),
+            // Whoever starts it says what is wrong with its base.
+            tip: tip.unwrap_or_else(|| self.repository.head.commit().clone()),
+            sandbox: None,
+        };
+        let mut state = self.state.lock().await;
+        state.put_begun(&task.name, begun.clone())?;
+        Ok(begun)
+    }
+
+    async fn tip(&self, branch: &BranchName) -> Result<Option<Oid>, GitError> {
+        let cancel = &self.options.each.caller.cancel;
+        refs::read(self.repository, &format!("refs/heads/{branch}"), cancel).await
+    }
+
+    /// How many commits its branch has by now that neither had it before the first try nor has what is checked out.
+    async fn commits(&self, task: &PlannedTask, begun: &Begun) -> Result<usize, Failure> {
+        let Some(tip) = self.tip(&task.branch).await? else {
+            return Ok(0);
+        };
+        let cancel = &self.options.each.caller.cancel;
+        let tips = [tip];
+        let count = self.repository.count_ahead(&begun.tip, &tips, cancel);
+        // Where that is no commit of the repository any more, what is there is new.
+        Ok(count
+            .await?
+            .map_or(1, |count| count.try_into().unwrap_or(usize::MAX)))
+    }
+
+    /// That one left commits of the task on its branch.
+    async fn left(&self, task: &PlannedTask, begun: &mut Begun, by: Slug) -> Result<(), Failure> {
+        begun.sandbox = Some(by);
+        let mut state = self.state.lock().await;
+        Ok(state.put_begun(&task.name, begun.clone())?)
+    }
+
+    /// One run on the task's branch. Also says how many commits of the task are on it then, whoever made them, and by which sandbox
+    /// `merge` knows them.
     async fn begin(
         &self,
         task: &PlannedTask,
         agent: &std::sync::Arc<dyn AgentProvider>,
-        prompt: &Prompt,
+        (prompt, content): (&Prompt, &str),
         stage: Stage,
-    ) -> Result<(usize, RunReport), Failure> {
-        let earlier = self.bring_home(&task.branch).await?;
+    ) -> Result<(RunReport, usize, Option<Slug>), Failure> {
+        let mut begun = self.begun(task, content).await?;
+        if let Some(dead) = self.bring_home(&task.branch).await? {
+            self.left(task, &mut begun, dead).await?;
+        }
         let mut options = self.options.each.clone();
         let named = match stage {
             Stage::Work => task.name.to_string(),
@@ -253,12 +304,25 @@ impl Running<'_> {
         let (events, name) = (self.options.events.clone(), task.name.clone());
         options.caller.events =
             EventSink::new(move |event: &Event| events.emit(&name, stage, What::Run(event)));
-        let report = Box::pin(crate::session::run(options)).await;
-        let report = report.map_err(|error| Failure::Run(Box::new(error)))?;
+        let report = match Box::pin(crate::session::run(options)).await {
+            Ok(report) => report,
+            Err(error) => {
+                if let (Some(name), Some(Landing::Landed { .. })) =
+                    (&error.kept.name, &error.kept.landing)
+                {
+                    self.left(task, &mut begun, name.clone()).await?;
+                }
+                return Err(Failure::Run(Box::new(error)));
+            }
+        };
+        if matches!(report.landing, Landing::Landed { .. }) {
+            self.left(task, &mut begun, report.name.clone()).await?;
+        }
         match &report.landing {
             Landing::Landed { .. } | Landing::Nothing => {
                 self.tell(task, stage, What::Finished(&report));
-                Ok((earlier, report))
+                let commits = self.commits(task, &begun).await?;
+                Ok((report, commits, begun.sandbox))
             }
             Landing::Kept { .. } | Landing::Refused { .. } => {
                 Err(Failure::Landing(Box::new(report)))
@@ -271,7 +335,7 @@ impl Running<'_> {
         let home = &self.options.each.caller.home;
         let mut free = name.to_owned();
         for number in 2_u32.. {
-            match registry::find(home, self.repository, &free) {
+            match registry::find(home, &self.repository.top, &free) {
                 Err(RegistryError::Unknown { .. }) => break,
                 Err(error) => return Err(error.into()),
                 Ok(_) => free = format!("{name}-{number}"),
@@ -280,26 +344,26 @@ impl Running<'_> {
         Ok(free)
     }
 
-    /// Of a command that died on this branch.
-    async fn bring_home(&self, branch: &BranchName) -> Result<usize, Failure> {
+    /// Of a command that died on this branch. The sandbox that had commits for it.
+    async fn bring_home(&self, branch: &BranchName) -> Result<Option<Slug>, Failure> {
         let caller = &self.options.each.caller;
-        let entries = registry::list(&caller.home, Some(self.repository))?.entries;
+        let entries = registry::list(&caller.home, Some(&self.repository.top))?.entries;
         let is_dead = |Entry { record, in_use }: &Entry| {
             !in_use && record.phase.is_unfinished() && record.branch.as_ref() == Some(branch)
         };
-        let mut commits = 0;
+        let mut last = None;
         for Entry { record, .. } in entries.into_iter().filter(is_dead) {
             let target = SandboxRef {
                 home: caller.home.clone(),
                 git: caller.git.clone(),
-                repository: self.repository.as_path().to_owned(),
+                repository: self.repository.top.as_path().to_owned(),
                 caller_home: caller.user_home.clone(),
                 name: record.id.to_string(),
                 cancel: caller.cancel.clone(),
             };
             match manage::bring_home(&target, DeleteOptions::default()).await {
-                Ok(Some(done)) => commits += done.commits,
-                Ok(None) | Err(ManageError::Registry(RegistryError::Gone(_))) => {}
+                Ok(Some(done)) if done.commits > 0 => last = Some(record.name),
+                Ok(_) | Err(ManageError::Registry(RegistryError::Gone(_))) => {}
                 Err(_) if caller.cancel.is_cancelled() => {
                     return Err(Failure::Run(Box::new(RunError {
                         kind: RunErrorKind::Cancelled,
@@ -309,7 +373,7 @@ impl Running<'_> {
                 Err(error) => return Err(Failure::Left(Box::new(error))),
             }
         }
-        Ok(commits)
+        Ok(last)
     }
 
     fn tell(&self, task: &PlannedTask, stage: Stage, what: What<'_>) {

@@ -12,12 +12,15 @@ use super::error::PlanRunError;
 use super::tasks::Plan;
 use crate::fsx::lock::{self, Held, Lock};
 use crate::fsx::{self, Context, FileError};
+use crate::git::Oid;
 use crate::home::Home;
 use crate::names::{BranchName, RepoPath, Slug};
 use crate::run_id::RunId;
 use crate::text::hex;
 
-const VERSION: u32 = 1;
+/// The first had no [`Begun`].
+const VERSION: u32 = 2;
+const OLDEST: u32 = 1;
 /// Bytes of such a file.
 const LIMIT: u64 = 4 << 20;
 /// So many plans are known; what is known of those that were run longest ago is forgotten.
@@ -39,6 +42,18 @@ pub(super) struct Known {
     pub(super) done: bool,
 }
 
+/// One task that was tried and has not come as far.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Begun {
+    /// As in [`Known::content`].
+    pub(super) content: String,
+    /// Where its branch was before the first try.
+    pub(super) tip: Oid,
+    /// The last one that left commits on the branch.
+    pub(super) sandbox: Option<Slug>,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -46,6 +61,8 @@ struct File {
     repository: PathBuf,
     plan: PathBuf,
     tasks: BTreeMap<Slug, Known>,
+    #[serde(default)]
+    begun: BTreeMap<Slug, Begun>,
 }
 
 /// Held as long as the plan is run.
@@ -71,7 +88,7 @@ impl State {
         // What cannot be removed now can be removed the next time.
         let _ = forget_oldest(&plans);
         let path = plans.join(format!("{name}.json"));
-        let tasks = read(&path)?.unwrap_or_default();
+        let (tasks, begun) = read(&path)?.unwrap_or_default();
         Ok(Self {
             path,
             file: File {
@@ -79,6 +96,7 @@ impl State {
                 repository: repository.as_path().to_owned(),
                 plan: plan.identity.clone(),
                 tasks,
+                begun,
             },
             _lock: lock,
         })
@@ -90,18 +108,29 @@ impl State {
         known.filter(|known| known.content == content)
     }
 
+    /// How a task with just this content began.
+    pub(super) fn begun(&self, name: &Slug, content: &str) -> Option<&Begun> {
+        let begun = self.file.begun.get(name);
+        begun.filter(|begun| begun.content == content)
+    }
+
     /// On disk before this returns.
     pub(super) fn put(&mut self, name: &Slug, known: Known) -> Result<(), FileError> {
         self.file.tasks.insert(name.clone(), known);
         self.save()
     }
 
+    /// On disk before this returns.
+    pub(super) fn put_begun(&mut self, name: &Slug, begun: Begun) -> Result<(), FileError> {
+        self.file.begun.insert(name.clone(), begun);
+        self.save()
+    }
+
     /// It is done anew.
     pub(super) fn forget(&mut self, name: &Slug) -> Result<(), FileError> {
-        match self.file.tasks.remove(name) {
-            Some(_) => self.save(),
-            None => Ok(()),
-        }
+        let known = self.file.tasks.remove(name).is_some();
+        let begun = self.file.begun.remove(name).is_some();
+        if known || begun { self.save() } else { Ok(()) }
     }
 
     fn save(&self) -> Result<(), FileError> {
@@ -163,7 +192,9 @@ fn name(repository: &Path, plan: &Path) -> String {
     hex(&digest.finalize()[..8])
 }
 
-fn read(path: &Path) -> Result<Option<BTreeMap<Slug, Known>>, PlanRunError> {
+type Tasks = (BTreeMap<Slug, Known>, BTreeMap<Slug, Begun>);
+
+fn read(path: &Path) -> Result<Option<Tasks>, PlanRunError> {
     let bytes = match fsx::read_bounded(path, LIMIT) {
         Err(error) if error.is_not_found() => return Ok(None),
         bytes => bytes?,
@@ -174,12 +205,12 @@ fn read(path: &Path) -> Result<Option<BTreeMap<Slug, Known>>, PlanRunError> {
     };
     let file: File =
         serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
-    if file.version != VERSION {
+    if !(OLDEST..=VERSION).contains(&file.version) {
         return Err(unreadable(
             "another version of cofferdam wrote it".to_owned(),
         ));
     }
-    Ok(Some(file.tasks))
+    Ok(Some((file.tasks, file.begun)))
 }
 
 #[cfg(test)]

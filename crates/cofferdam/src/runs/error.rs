@@ -18,7 +18,7 @@ pub enum RunsError {
         name: String,
         repository: PathBuf,
     },
-    #[error("nothing was kept of a conversation in run {0}: its program had none")]
+    #[error("nothing was kept of a conversation in run {0}")]
     NoConversation(RunId),
     #[error("run {0} goes on")]
     AtWork(RunId),

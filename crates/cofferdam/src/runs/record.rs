@@ -116,6 +116,11 @@ impl RunRecord {
         let mut known = self.iterations.iter().rev();
         known.find_map(|one| Some((one.session.as_deref()?, one)))
     }
+
+    /// Whether files of that one were kept.
+    pub fn has_kept(&self) -> bool {
+        self.conversation().is_some_and(|(_, one)| one.kept > 0)
+    }
 }
 
 impl RunIteration {

@@ -279,6 +279,7 @@ impl Iterating<'_> {
             session: seen.session,
             usage: seen.usage,
             result: seen.result,
+            kept: known.kept,
         });
         going.work.said.add(seen.said.text());
         going.recorder.iteration(known)?;
@@ -364,6 +365,7 @@ impl Iterating<'_> {
             session,
             usage: None,
             result: None,
+            kept: known.kept,
         });
         going.recorder.iteration(known)?;
         match ended {
@@ -385,13 +387,18 @@ impl Iterating<'_> {
             let bytes = recorder.keep(known.number, &files)?;
             Ok((files.len(), bytes))
         });
-        match kept {
-            Ok((files, bytes)) => (known.kept, known.kept_bytes) = (files, bytes),
-            Err(error) => {
-                let text = format!("the agent's conversation was not kept: {error}");
-                self.events.notice(Notice::Other { text });
+        let why = match kept {
+            Ok((0, _)) if self.options.task.agent.sessions().is_some() => {
+                "it is in no file of its own".to_owned()
             }
-        }
+            Ok((files, bytes)) => {
+                (known.kept, known.kept_bytes) = (files, bytes);
+                return;
+            }
+            Err(error) => error.to_string(),
+        };
+        let text = format!("the agent's conversation was not kept: {why}");
+        self.events.notice(Notice::Other { text });
     }
 
     /// Looks for what the agent was to give back, and asks it again where it is not as it should be.

@@ -24,6 +24,9 @@ pub struct Iteration {
     pub usage: Option<Usage>,
     /// The last final message.
     pub result: Option<String>,
+    /// So many files of its conversation were kept; with none, nobody can go on with it elsewhere.
+    #[serde(skip)]
+    pub kept: usize,
 }
 
 /// What a sandbox had beside what landed, and where it is now. Its sandbox stays in `list` until it is

@@ -44,6 +44,9 @@ echo "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"$id\"}"
 case $answer in
     earlier) echo '{"type":"assistant","message":{"content":[{"type":"text","text":"<plan>[1]</plan>"}]}}' ;;
     sleep) sleep 600 ;;
+    large) head -c 70000000 /dev/zero >> "$projects/$id.jsonl" ;;
+    link) ln -sf /etc/passwd "$projects/$id.jsonl" ;;
+    pipe) rm "$projects/$id.jsonl"; mkfifo "$projects/$id.jsonl" ;;
     many) mkdir -p "$projects/$id/subagents"; (cd "$projects/$id/subagents"; seq 2000 | xargs touch) ;;
     !*) is_error=true answer=${answer#!} ;;
 esac
@@ -170,16 +173,27 @@ fn a_conversation_goes_on_in_another_sandbox() {
 
 /// A part of one is none: its run is as it is, and says so.
 #[test]
-fn a_conversation_of_too_many_files_is_not_kept() {
-    let (env, options) = world(&["many"]);
-    let report = whole(&env, options, MAIN).unwrap();
-    assert_eq!(result(&report), "many");
-    let top = env.repo.canonicalize().unwrap();
-    let (run, _) = runs::find(&env.home, &top, &report.run.unwrap().to_string()).unwrap();
-    assert_eq!(run.iterations[0].kept, 0);
-    let said = env.said();
-    assert!(said.contains("was not kept"), "{said}");
-    assert!(said.contains("it has more than 2000 files"), "{said}");
+fn a_conversation_that_is_no_files_within_bounds_is_not_kept() {
+    for (answer, why) in [
+        ("many", "it has more than 2000 files"),
+        ("large", "it has more than 67108864 bytes"),
+        ("link", "it is in no file of its own"),
+        ("pipe", "it is in no file of its own"),
+    ] {
+        let (env, options) = world(&[answer]);
+        let report = whole(&env, options, MAIN).unwrap();
+        assert_eq!(result(&report), answer);
+        let top = env.repo.canonicalize().unwrap();
+        let (run, _) = runs::find(&env.home, &top, &report.run.unwrap().to_string()).unwrap();
+        assert_eq!(run.iterations[0].kept, 0, "{answer}");
+        assert!(
+            !run.has_kept() && report.iterations[0].kept == 0,
+            "{answer}"
+        );
+        let said = env.said();
+        let is_told = said.contains("the agent's conversation was not kept: ");
+        assert!(is_told && said.contains(why), "{answer}: {said}");
+    }
 }
 
 /// It is asked again in the same conversation, and the commits of all answers stay.

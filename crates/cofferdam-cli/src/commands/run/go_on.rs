@@ -7,7 +7,7 @@ use cofferdam::names::BranchName;
 use cofferdam::registry::{self, Strategy};
 use cofferdam::runs::{RunRecord, Status};
 use cofferdam::session::Resume;
-use cofferdam::session::manage::ManageError;
+use cofferdam::session::manage::{self, DeleteOptions, ManageError};
 use cofferdam::text::printable_line;
 
 use super::Arguments as Run;
@@ -16,6 +16,7 @@ use crate::environment::Environment;
 use crate::error::CliError;
 use crate::interrupt::Interrupt;
 use crate::ui::shell::shell_word;
+use crate::ui::{output, recovered};
 
 /// What an agent is told that goes on with its own conversation, where its user says nothing else.
 const GO_ON: &str = "Go on where you were.";
@@ -97,6 +98,9 @@ pub(crate) async fn run(
     }
     let is_there =
         registry::load(&environment.home, record.sandbox).is_ok_and(|sandbox| sandbox.lives_on());
+    if record.ended.is_none() && !is_there {
+        bring_home(&record, environment, &interrupt).await?;
+    }
     if run.within.is_none() && !run.strategy.is_named() {
         if is_there && !run.sandbox.is_chosen() {
             run.within = Some(record.sandbox.to_string());
@@ -112,6 +116,22 @@ pub(crate) async fn run(
     }
     drop(interrupt);
     Box::pin(super::run_with(run, Some(resume), environment)).await
+}
+
+/// What the agent of a run committed whose command died is what it goes on from.
+async fn bring_home(
+    record: &RunRecord,
+    environment: &Environment,
+    interrupt: &Interrupt,
+) -> Result<(), CliError> {
+    let target = here::target(record.sandbox.to_string(), environment, interrupt);
+    if let Some(one) = manage::bring_home(&target, DeleteOptions::default()).await? {
+        output::note(&format!("{}\n", recovered::line(&one)));
+        for line in recovered::of_the_users(&one) {
+            output::note(&format!("note: {line}\n"));
+        }
+    }
+    Ok(())
 }
 
 /// Without its files the agent would know nothing of it.

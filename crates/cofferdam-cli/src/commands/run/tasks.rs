@@ -106,7 +106,20 @@ pub(super) async fn run(
     if mode != Mode::Json {
         output::note("the same command runs again only what has not ended well\n");
     }
-    Ok(ExitCode::FAILURE)
+    Ok(if only_limits(&report) {
+        ExitCode::from(error::LATER)
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Whether nothing but a model's limit kept any task from its end.
+fn only_limits(report: &PlanReport) -> bool {
+    let mut failed = report.tasks.iter().filter_map(|task| match &task.end {
+        TaskEnd::Failed(failure) => Some(failure),
+        _ => None,
+    });
+    failed.all(|failure| matches!(failure, Failure::Run(why) if error::is_quota(why)))
 }
 
 fn read(file: &Path, environment: &Environment) -> Result<Plan, CliError> {

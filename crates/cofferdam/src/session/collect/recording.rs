@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::by_paths::{ODD, RECORD_BY_PATHS};
 use super::left::{self, Left, no_trap};
-use super::rest::{Answer, NO_ANSWER, add_left, commit, index_of_left, paths, why};
+use super::rest::{Answer, NO_ANSWER, add_left, commit, first_said, index_of_left, paths, why};
 use super::spared::{drop_ignored, under_way};
 use super::{CollectError, Collector};
 use crate::git::private_clone::{self, PrivateClone};
@@ -155,7 +155,10 @@ impl Collector<'_> {
                 (Recorded::Commit { unread, left_out }, Some(made))
             }
             None if unread == 0 => (Recorded::Nothing, None),
-            None => return refused(format!("its git cannot read {}", paths(unread))),
+            None => {
+                let said = first_said(&done);
+                return refused(format!("its git cannot read {}: {said}", paths(unread)));
+            }
         })
     }
 

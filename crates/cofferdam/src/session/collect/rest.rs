@@ -400,6 +400,13 @@ pub(super) fn why(done: &JailOutcome) -> String {
     format!("git cannot commit it, {}: {said}", done.exit)
 }
 
+/// The first that git said of what it cannot read; it names a path.
+pub(super) fn first_said(done: &JailOutcome) -> String {
+    let said = String::from_utf8_lossy(&done.stderr_tail);
+    let first = said.lines().find(|line| !line.trim().is_empty());
+    crate::text::printable_line(first.unwrap_or("it does not say why"))
+}
+
 pub(super) fn paths(count: u32) -> String {
     match count {
         1 => "a path".to_owned(),
