@@ -221,14 +221,12 @@ impl Running<'_> {
         if let Some(begun) = self.state.lock().await.begun(&task.name, content) {
             return Ok(begun.clone());
         }
-        let base = task.base.as_deref().unwrap_or("HEAD");
-        let tip = match self.tip(&task.branch).await? {
-            Some(tip) => Some(tip),
-            None => {
-                let cancel = &self.options.each.caller.cancel;
-                self.repository.resolve(base, cancel).await?
-            }
-        };
+        let mut tip = self.tip(&task.branch).await?;
+        if tip.is_none() {
+            let base = task.base.as_deref().unwrap_or("HEAD");
+            let cancel = &self.options.each.caller.cancel;
+            tip = self.repository.resolve(base, cancel).await?;
+        }
         let begun = Begun {
             content: content.to_owned(),
             // Whoever starts it says what is wrong with its base.
