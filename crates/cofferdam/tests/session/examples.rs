@@ -9,6 +9,8 @@ use crate::support::{Env, block_on};
 
 #[path = "../../examples/interactive.rs"]
 mod interactive;
+#[path = "../../examples/own_agent.rs"]
+mod own_agent;
 #[path = "../../examples/plan.rs"]
 mod plan;
 #[path = "../../examples/run.rs"]
@@ -40,6 +42,16 @@ fn one_run() {
     let subjects = ["first", "note it down"];
     expect(&env, "main", &subjects, "Write this down.");
     assert_eq!(env.read("NOTES.md"), "Write this down.\n");
+    expect_clean(&env);
+}
+
+#[test]
+fn an_agent_of_ones_own() {
+    let env = Env::new();
+    let note = block_on(own_agent::own_agent(caller(&env), &env.repo)).unwrap();
+    assert_eq!(note, own_agent::Note { words: 4 });
+    let subjects = ["first", "note it down"];
+    expect(&env, "main", &subjects, "Notes:\nWrite this down.");
     expect_clean(&env);
 }
 
