@@ -570,9 +570,11 @@ check_leftovers() {
     fi
 }
 
-# Writes to the file $1 which of root's tests take long. Those that were not run this time stay as they were.
+# Writes to the file $1 which of root's tests take long. Those that were not run this time stay as they were, where they are still
+# there.
 write_slow() {
     touch "$1"
+    list_jobs caller | awk -F'\t' '{ print $4 "::" $5 }' | LC_ALL=C sort >"$work/there"
     awk -F'\t' -v seconds="$slow_seconds" '
         NR == FNR {
             if ($1 != "caller" || $3 == "-") next
@@ -582,7 +584,8 @@ write_slow() {
             next
         }
         !($0 in ran) { slow[$0] = 1 }
-        END { for (name in slow) print name }' "$work/results" "$1" | LC_ALL=C sort >"$work/slow"
+        END { for (name in slow) print name }' "$work/results" "$1" \
+        | LC_ALL=C sort | LC_ALL=C comm -12 - "$work/there" >"$work/slow"
     cat "$work/slow" >"$1"
 }
 
