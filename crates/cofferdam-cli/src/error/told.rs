@@ -187,6 +187,7 @@ fn hook_hint(hook: &HookError, log: Option<&Path>) -> String {
 
 fn login_hint(error: &LoginError) -> Option<String> {
     match error {
+        LoginError::Unreadable { source, .. } if source.link().is_some() => link_hint(source),
         LoginError::Unreadable { usual, .. } => Some(format!(
             "its program keeps one in `~/{usual}` once it is logged in: `--login ~/{usual}`"
         )),

@@ -43,6 +43,7 @@ fn nothing_is_read_through_a_link_of_a_checkout() {
             &["run", "--plan", named, "--", "cat"],
             &["prompt", "check", named],
             &[&["run"], &schema[..], &[named, "--", "true"]].concat(),
+            &["run", "--agent", "codex", "--prompt", "x", "--login", named],
         ] {
             refused(&environment.cofferdam(options), link);
         }

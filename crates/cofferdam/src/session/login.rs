@@ -140,7 +140,12 @@ impl Login {
         };
         let kept = kept_login(&options.caller.home, options.task.agent.as_ref());
         let path = options.task.login.as_deref().unwrap_or(&kept);
-        let bytes = match fsx::read_bounded(path, LIMIT as u64) {
+        let read = match options.task.login {
+            // An agent may have left a link in the place of what its user names.
+            Some(_) => fsx::Named::find(path).and_then(|named| named.read(LIMIT as u64)),
+            None => fsx::read_bounded(path, LIMIT as u64),
+        };
+        let bytes = match read {
             Err(error) if error.is_not_found() && options.task.login.is_none() => return Ok(None),
             Err(source) if options.task.login.is_some() => {
                 return Err(LoginError::Unreadable {
