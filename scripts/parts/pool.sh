@@ -93,6 +93,8 @@ agents::	programs of this machine are the agents
 compile_fail::	nothing is made
 apart::agents_are_apart	it compares with this machine's own directories, which no container shows
 bad_input::paths::repositories_below_any_path	an engine takes no name that is not UTF-8
+every_entry::a_stream_that_breaks	programs of this machine are the agents
+every_entry::commits_on_no_branch	there is no sandbox
 living_attacks::what_wakes	it chooses whether the freezer or signals stop it
 living_collect::nothing_runs_while	it chooses whether the freezer or signals stop it
 living_collect::one_that_fights	it chooses whether the freezer or signals stop it

@@ -336,6 +336,9 @@ fn runs_hint(error: &RunsError) -> Option<String> {
         RunsError::NoConversation(run) => {
             Some(format!("see what it printed with `cofferdam logs {run}`"))
         }
+        RunsError::NotNew { run, .. } => Some(format!(
+            "name a directory that is not there yet: `cofferdam runs export {run} DIR`"
+        )),
         RunsError::File(_) | RunsError::Unreadable { .. } => None,
     }
 }

@@ -144,6 +144,7 @@ fn in_runs(error: &RunsError) -> Cause<'_> {
         RunsError::Unreadable { .. }
         | RunsError::Unknown { .. }
         | RunsError::NoConversation(_)
+        | RunsError::NotNew { .. }
         | RunsError::AtWork(_) => None,
     }
 }
@@ -228,6 +229,7 @@ fn in_plan(error: &PlanError) -> Cause<'_> {
         PlanError::Volume(error) => Some(error),
         PlanError::Mount(ExtraMountError::File(error)) => Some(error),
         PlanError::Ports(PortsError::Taken { source, .. }) => Some(source),
+        PlanError::Request(error) => Some(error),
         PlanError::DetachedTarget
         | PlanError::CopyWithHead
         | PlanError::Uncommitted { .. }

@@ -132,6 +132,7 @@ pub(super) fn plan_hint(error: &PlanError) -> Option<String> {
         },
         PlanError::Name(_)
         | PlanError::Volume(_)
+        | PlanError::Request(_)
         | PlanError::EmptySignal
         | PlanError::ModelRefused { opens: None, .. } => return None,
     };
@@ -180,6 +181,7 @@ pub(crate) fn hint_within(error: &PlanError) -> Option<String> {
         // What is true of any sandbox, or never happens in one that is there.
         PlanError::Name(_)
         | PlanError::Volume(_)
+        | PlanError::Request(_)
         | PlanError::DetachedTarget
         | PlanError::CopyWithHead
         | PlanError::Uncommitted { .. }

@@ -41,10 +41,15 @@ fn ended(environment: &TestEnvironment, child: Child) {
     assert!(kept.lines().any(|line| line == "kept"), "{kept}: {done}");
 }
 
-/// Process 1 of the sandbox that this command made: a process of its tree that is number 1 in a namespace.
-fn init_below(child: &Child) -> i32 {
-    let mut above = BTreeMap::new();
-    let mut firsts = Vec::new();
+/// A process of this machine.
+struct Process {
+    parent: i32,
+    /// It is number 1 in a namespace.
+    is_first: bool,
+}
+
+fn processes() -> BTreeMap<i32, Process> {
+    let mut all = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else {
             continue;
@@ -58,21 +63,41 @@ fn init_below(child: &Child) -> i32 {
                 .split_whitespace()
                 .collect::<Vec<_>>()
         };
-        above.insert(pid, field("PPid:")[0].parse::<i32>().unwrap());
+        let parent = field("PPid:")[0].parse().unwrap();
         let numbers = field("NSpid:");
-        if numbers.len() > 1 && numbers.last() == Some(&"1") {
-            firsts.push(pid);
-        }
+        let is_first = numbers.len() > 1 && numbers.last() == Some(&"1");
+        all.insert(pid, Process { parent, is_first });
     }
+    all
+}
+
+/// Process 1 of the sandbox that this command made: a process of its tree that is number 1 in a namespace.
+fn init_below(child: &Child) -> i32 {
+    let all = processes();
     let root = i32::try_from(child.id()).unwrap();
     let is_below = |mut pid: i32| loop {
-        match above.get(&pid) {
-            Some(&parent) if parent == root => return true,
-            Some(&parent) if parent > 1 => pid = parent,
+        match all.get(&pid) {
+            Some(above) if above.parent == root => return true,
+            Some(above) if above.parent > 1 => pid = above.parent,
             _ => return false,
         }
     };
-    firsts.into_iter().find(|&pid| is_below(pid)).unwrap()
+    let mut firsts = all.iter().filter(|(_, one)| one.is_first);
+    *firsts.find(|&(&pid, _)| is_below(pid)).unwrap().0
+}
+
+/// Process 1 of the sandbox in which a program sleeps for so long, once it does: a number that nothing else sleeps for.
+pub(crate) fn init_around_sleep(seconds: &str) -> Option<Pid> {
+    let words = format!("sleep\0{seconds}\0");
+    let all = processes();
+    let sleeps = |pid: &i32| {
+        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|its| its == words.as_bytes())
+    };
+    let mut pid = all.keys().copied().find(sleeps)?;
+    while !all[&pid].is_first {
+        pid = all[&pid].parent;
+    }
+    Pid::from_raw(pid)
 }
 
 #[test]

@@ -316,6 +316,21 @@ fn one_that_reads_no_prompt_ends_in_peace() {
     });
 }
 
+/// That of a task has a bound, and at a terminal it is a word.
+#[test]
+fn a_prompt_of_5_mb_arrives_whole() {
+    in_ways(&[Way::Run, Way::Kept, Way::In, Way::Continue], |entry| {
+        let long = "0123456789 abcdefgh\n".repeat(250_000);
+        entry.lives.write("long.md", &long);
+        entry.lives.git(&["add", "long.md"]);
+        entry.lives.git(&["commit", "-qm", "long"]);
+        let task = ["--prompt-file", "long.md"];
+        let script = "git commit -q --allow-empty -m \"$(wc -c)\"";
+        entry.run(&[], &task, script).expect_code(0);
+        assert_eq!(entry.subjects(), ["5000000"], "{:?}", entry.way);
+    });
+}
+
 /// It works on without its branch, and on one of its own that goes on from that: it is one history.
 #[test]
 fn commits_beside_the_branch_come_home() {

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::environment::finish;
 use crate::lives::{Lives, OnTerminal};
+use crate::mistakes::at_work_on;
 
 /// Called like the real one: it says what it was given, takes a line from its terminal, keeps a conversation, commits and leaves some
 /// work.
@@ -94,6 +95,68 @@ fn what_a_template_needs_is_asked_for() {
     let words = [&["run"], &CLAUDE_CODE[..], &file].concat();
     let refused = lives.cofferdam(&words).expect_code(1);
     assert!(refused.stderr.contains("ISSUE"), "{refused}");
+}
+
+/// Its commands run in the sandbox before the program has the terminal.
+#[test]
+fn a_template_is_filled_in_inside() {
+    let lives = user();
+    let file = ".cofferdam/prompts/where.md";
+    lives.write(
+        file,
+        "On !`git branch --show-current` in !`pwd` for {{TARGET_BRANCH}}.\n",
+    );
+    let options = ["--branch", "own", "--prompt-file", file, "--arg", "SPARE=x"];
+    let mut terminal = at(&lives, &[&CLAUDE_CODE[..], &options].concat());
+    terminal.expect("prompt argument `SPARE` is not used");
+    terminal.expect("asked: On own in /workspace/repository for main.");
+    terminal.press("done\r");
+    terminal.ends_with(3);
+}
+
+#[test]
+fn a_prompt_that_cannot_be_is_refused_before_anything_is_made() {
+    let lives = user();
+    let (file, long) = (".cofferdam/prompts/it.md", ".cofferdam/prompts/long.md");
+    lives.write(file, "For {{SOURCE_BRANCH}}.\n");
+    lives.write(long, &"0123456789 abcdefgh\n".repeat(250_000));
+    let built_in = ["--prompt-file", file, "--arg", "SOURCE_BRANCH=x"];
+    let is_long = "a prompt of 5000000 bytes does not fit on the command line of claude-code";
+    for (options, says, code) in [
+        (
+            &built_in[..],
+            "`SOURCE_BRANCH` is built in and cannot be given",
+            1,
+        ),
+        (&["--prompt", "x", "--arg", "A=b"], "cannot be used with", 2),
+        (&["--prompt-file", long], is_long, 1),
+        (&["--prompt-file", long, "--keep"], is_long, 1),
+    ] {
+        let mut terminal = at(&lives, &[&CLAUDE_CODE[..], options].concat());
+        terminal.expect(says);
+        if says == is_long {
+            terminal.expect("put it into a file, and name that in a short prompt");
+        }
+        terminal.ends_with(code);
+        assert!(lives.all().is_empty(), "{options:?}");
+        let runs = lives.cofferdam(&["runs", "--json"]).expect_code(0).stdout;
+        assert_eq!(runs, "[]\n", "{options:?}");
+        assert!(!lives.repository().join(".cofferdam/logs").exists());
+    }
+}
+
+#[test]
+fn a_busy_branch_is_refused_by_its_sandboxs_name() {
+    let lives = user();
+    let mut running = at_work_on(&lives, "feature", "busy");
+    let words = [&CLAUDE_CODE[..], &["--branch", "feature"]].concat();
+    let mut terminal = at(&lives, &words);
+    terminal.expect("branch `feature` is in use by the running sandbox `busy`");
+    terminal.expect("wait for");
+    terminal.ends_with(1);
+    assert!(!terminal.text().contains("asked: "), "{}", terminal.text());
+    running.kill().unwrap();
+    running.wait().unwrap();
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What people get wrong the first time: the message names the thing, and the hint is the next step.
 
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::environment::{Done, TestEnvironment, commit_script};
 
@@ -225,28 +227,23 @@ fn a_name_of_which_nothing_or_too_much_is_left() {
         .expect_code(0);
 }
 
+/// A run of this name, which works on that branch until it is killed, and has a draft there.
+#[track_caller]
+pub(crate) fn at_work_on(environment: &TestEnvironment, branch: &str, name: &str) -> Child {
+    let options = ["--branch", branch, "--name", name, "--mode", "bind"];
+    let script = "echo draft > draft.txt; echo at work; sleep 600";
+    let words = [&["run"], &options[..], &["--", "sh", "-c", script]].concat();
+    let mut command = environment.command(&words);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut running = command.spawn().unwrap();
+    crate::gc::wait_for(running.stderr.take().unwrap(), "at work");
+    running
+}
+
 #[test]
 fn a_busy_branch_names_its_sandbox_and_what_to_do() {
     let environment = TestEnvironment::with_repository();
-    let mut running = environment
-        .command(&[
-            "run",
-            "--branch",
-            "feature",
-            "--name",
-            "one",
-            "--mode",
-            "bind",
-            "--",
-            "sh",
-            "-c",
-            "echo draft > draft.txt; echo at work; sleep 600",
-        ])
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    crate::gc::wait_for(running.stderr.take().unwrap(), "at work");
+    let mut running = at_work_on(&environment, "feature", "one");
     // It refuses before it makes anything: neither files of a sandbox nor a branch, a log or an event before that one.
     let made = || {
         let all = "find .cofferdam ../home/.cofferdam | sort";
@@ -255,7 +252,10 @@ fn a_busy_branch_names_its_sandbox_and_what_to_do() {
     let before = made();
     for mode in ["bind", "layer", "copy"] {
         let options = ["--branch", "feature", "--mode", mode];
+        let began = Instant::now();
         let done = environment.run(&options, "true").expect_code(1);
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(2), "{mode}: {took:?}");
         let words =
             "error: branch `feature` is in use by the running sandbox `one`\nhint: wait for";
         assert!(done.stderr.starts_with(words), "{done}");
@@ -579,8 +579,8 @@ fn no_sandbox_is_given_cofferdams_own_directory_or_a_whole_account() {
         let arguments = [&["run"], options, &["--", "true"]].concat();
         let mut command = environment.command(&arguments);
         command.env(variable, value);
-        command.stdout(std::process::Stdio::piped());
-        command.stderr(std::process::Stdio::piped());
+        command.stdout(Stdio::piped());
+        command.stderr(Stdio::piped());
         crate::environment::finish(command.spawn().unwrap())
     };
     let repository = environment.repository();
@@ -674,9 +674,7 @@ fn an_engine_that_is_not_there_is_the_first_line() {
             let words = [&["run", "--sandbox", engine], mode, &["--", "true"]].concat();
             let mut command = environment.command(&words);
             command.env(variable, "unix:///nowhere/engine.sock");
-            command
-                .stdout(std::process::Stdio::piped())
-                .stderr(std::process::Stdio::piped());
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
             let done = crate::environment::finish(command.spawn().unwrap()).expect_code(1);
             let first = done.stderr.lines().next().unwrap();
             assert!(

@@ -4,10 +4,13 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::dies::init_around_sleep;
 use crate::environment::{Done, TestEnvironment, commit_script, finish};
 use crate::lives::{Lives, OnTerminal};
+use crate::mistakes::at_work_on;
 use crate::run_events::all_fit;
 
 /// A task whose agent commits one file of each name.
@@ -186,6 +189,69 @@ fn one_that_fails_ends_none_but_those_that_wait_for_it() {
     assert!(done.stderr.contains("nothing to commit"), "{done}");
 }
 
+/// Process 1 of its sandbox is killed while the agent of another task is at work; a third one has not begun.
+#[test]
+fn one_whose_sandbox_dies_fails_alone() {
+    let environment = TestEnvironment::with_repository();
+    let shared = environment.temporary().join("shared");
+    cofferdam::fsx::private_dir(&shared).unwrap();
+    let seconds = format!("602.{}", std::process::id());
+    let dies = format!(
+        "test -e one.txt && exit 0\n{}exec sleep {seconds}",
+        commit_script(&["one"])
+    );
+    let waits = format!(
+        "touch /meet/two\nuntil [ -e /meet/go ]; do sleep 0.02; done\n{}",
+        commit_script(&["two"])
+    );
+    let tasks = [
+        does("one", &dies, ""),
+        does("two", &waits, ""),
+        commits("three", ""),
+    ];
+    plan_of(&environment, &tasks);
+    let mount = format!("{}:/meet:rw", shared.display());
+    let child = start(&environment, &["--jobs", "2", "--mount", &mount]);
+    wait_until("both are at work", || {
+        shared.join("two").exists() && init_around_sleep(&seconds).is_some()
+    });
+    kill_process(init_around_sleep(&seconds).unwrap(), Signal::KILL).unwrap();
+    wait_until("the first one has failed", || {
+        let runs = environment.cofferdam(&["runs", "--json"]).expect_code(0);
+        let runs: Value = serde_json::from_str(&runs.stdout).unwrap();
+        let mut runs = runs.as_array().unwrap().iter();
+        runs.any(|run| run["name"] == "one" && run["outcome"] == "failed")
+    });
+    environment.write("../tmp/shared/go", "");
+    let done = finish(child).expect_code(1);
+    assert!(row(&done, "one").contains("failed"), "{done}");
+    assert!(done.stderr.contains("the sandbox is gone"), "{done}");
+    assert_eq!(subjects(&environment, "cofferdam/one"), "one\nstart");
+    for task in ["two", "three"] {
+        assert!(row(&done, task).contains("done    1 commit"), "{done}");
+    }
+    let done = run(&environment, &["--mount", &mount]).expect_code(0);
+    assert!(row(&done, "one").contains("1 commit"), "{done}");
+    assert_eq!(done.stdout.matches("done before").count(), 2, "{done}");
+}
+
+#[test]
+fn one_whose_branch_is_at_work_is_refused_by_its_name() {
+    let environment = TestEnvironment::with_repository();
+    let mut running = at_work_on(&environment, "feature", "busy");
+    let tasks = [commits("one", "    branch: feature\n"), commits("two", "")];
+    plan_of(&environment, &tasks);
+    let done = run(&environment, &[]).expect_code(1);
+    let says = "one: failed: branch `feature` is in use by the running sandbox `busy`";
+    assert!(done.stderr.contains(says), "{done}");
+    assert!(done.stderr.contains("\nhint: wait for"), "{done}");
+    assert!(row(&done, "one").contains("failed"), "{done}");
+    assert!(row(&done, "two").contains("done    1 commit"), "{done}");
+    assert_eq!(subjects(&environment, "feature"), "start");
+    running.kill().unwrap();
+    running.wait().unwrap();
+}
+
 /// The first one has ended, the second is killed with its command, the third was never begun.
 #[test]
 fn after_a_kill_the_same_command_does_only_the_rest() {
@@ -243,8 +309,7 @@ fn a_signal_ends_all_and_says_how_to_go_on() {
     wait_until("both have committed", || {
         has_committed("one") && has_committed("two")
     });
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let done = finish(child).expect_code(130);
     assert!(
         done.stderr
@@ -317,11 +382,7 @@ fn the_same_plan_twice_at_once_is_refused_at_once() {
     environment
         .cofferdam(&["run", "--plan", "other.yaml", "--", "sh", "-s"])
         .expect_code(0);
-    rustix::process::kill_process(
-        rustix::process::Pid::from_child(&child),
-        rustix::process::Signal::KILL,
-    )
-    .unwrap();
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     child.wait().unwrap();
     // Its lock went with it.
     plan_of(&environment, &[does("one", "true", "")]);

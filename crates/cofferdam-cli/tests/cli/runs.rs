@@ -174,12 +174,13 @@ git add -A; git commit -qm "$(wc -l < "$file")"
 echo '{"type":"result","subtype":"success","is_error":false,"result":"done","session_id":"01234567-89ab-cdef-0123-456789abcdef"}'
 "#;
 
-/// What the agent committed before its command was killed is what it goes on from, wherever its files were.
+/// What the agent committed before its command was killed is what it goes on from, wherever its files were, with the conversation of the
+/// iteration that had ended.
 #[test]
 fn one_that_was_killed_is_gone_on_from_where_it_was() {
     for mode in ["layer", "bind", "copy"] {
         let user = Claude::that_does(
-            "if grep -q more /tmp/prompt; then test -e work && git commit -q --allow-empty -m more; result false done; exit; fi
+            "if grep -q more /tmp/prompt; then test -e work && test -e \"$project/$id.jsonl\" && git commit -q --allow-empty -m more; result false done; exit; fi
             if test -e work; then touch /meet/second; sleep 600; fi
             echo work > work; git add work; git commit -qm work; echo '{}' > \"$project/$id.jsonl\"; result false done",
         );
@@ -280,10 +281,10 @@ fn one_that_is_still_there_is_gone_on_in() {
 }
 
 /// A user with a program that is called like Claude Code and does this, and with files of their own agents.
-struct Claude(Lives);
+pub(crate) struct Claude(Lives);
 
 impl Claude {
-    fn that_does(script: &str) -> Self {
+    pub(crate) fn that_does(script: &str) -> Self {
         let lives = Lives::new();
         let begins = "#!/bin/sh\ntest -t 0 || cat > /tmp/prompt\nid=01234567-89ab-cdef-0123-456789abcdef\n\
             project=~/.claude/projects/$(pwd | tr -c 'a-zA-Z0-9\\n' -)\nmkdir -p \"$project\"\n\
@@ -292,7 +293,7 @@ impl Claude {
         Self(lives)
     }
 
-    fn command(&self, words: &[&str]) -> std::process::Command {
+    pub(crate) fn command(&self, words: &[&str]) -> std::process::Command {
         let mut command = self.0.command(words);
         let path = format!("{}/tools/bin:/usr/bin:/bin", self.0.home().display());
         command.env("PATH", path).env("ANTHROPIC_API_KEY", "k");
@@ -367,6 +368,46 @@ fn tokens_and_cost_have_bounds() {
     }
 }
 
+/// So they have however the agent came to work.
+#[test]
+fn tokens_are_bounded_in_every_way() {
+    let used = r#"{"type":"assistant","message":{"id":"m","content":[],"usage":{"input_tokens":700,"output_tokens":50}},"session_id":"s"}"#;
+    for (asked, bound, code) in [("much", "700", 1), ("enough", "750", 0)] {
+        let user = Claude::that_does(&format!(
+            "asked=$(cat /tmp/prompt)
+            if [ $asked != x ]; then git commit -q --allow-empty -m kept; echo '{used}'; fi
+            if [ $asked = much ]; then sleep 600; fi
+            echo '{{}}' > \"$project/$id.jsonl\"; result false done"
+        ));
+        user.runs(&["--branch", "talk", "--name", "talk"])
+            .expect_code(0);
+        user.does(&["create", "box", "--network", "open"])
+            .expect_code(0);
+        let plan = format!("tasks: [{{name: task, prompt: {asked}}}]\n");
+        user.0.write("plan.yaml", &plan);
+        let agent = ["--agent", "claude-code", "--max-tokens", bound];
+        let open = ["--network", "open"];
+        let prompt = ["--prompt", asked];
+        for (branch, words) in [
+            ("talk", [&["continue", "talk"], &prompt[..], &open].concat()),
+            (
+                "cofferdam/box",
+                [&["run", "--in", "box"], &prompt[..]].concat(),
+            ),
+            (
+                "cofferdam/task",
+                [&["run", "--plan", "plan.yaml"], &open[..]].concat(),
+            ),
+        ] {
+            let done = user.does(&[&words[..], &agent].concat()).expect_code(code);
+            let says = "has used up its budget of 700 tokens";
+            assert_eq!(done.stderr.contains(says), code == 1, "{branch}: {done}");
+            let subject = user.0.git(&["log", "-1", "--format=%s", branch]);
+            assert_eq!(subject, "kept", "{branch}: {done}");
+        }
+    }
+}
+
 /// The model says until when: then its agent goes on in the same conversation.
 #[test]
 fn a_limit_is_waited_for() {
@@ -437,6 +478,84 @@ fn what_a_subagent_said_goes_on_too() {
     user.does(&words).expect_code(0);
     let subjects = user.0.git(&["log", "-2", "--format=%s", "--all"]);
     assert!(subjects.contains("heard: the word is walnut"), "{subjects}");
+}
+
+#[test]
+fn one_that_is_told_nothing_goes_on_where_it_was() {
+    let user = Claude::that_does(
+        r#"git commit -q --allow-empty -m "$(cat /tmp/prompt) $(cat "$project/$id.jsonl")"
+        echo said > "$project/$id.jsonl"; result false done"#,
+    );
+    user.runs(&["--name", "one"]).expect_code(0);
+    user.does(&["continue", "one", "--network", "open"])
+        .expect_code(0);
+    let log = user.0.git(&["log", "--format=%s"]);
+    assert_eq!(log, "Go on where you were. said\nx\nstart");
+}
+
+/// Several can go on from one, each in a copy of its own.
+#[test]
+fn a_copy_leaves_the_conversation_as_it_was() {
+    let user = Claude::that_does(
+        r#"for word; do if [ "$word" = --fork-session ]; then
+            own=$id; id=89abcdef-0123-4567-89ab-cdef01234567; cp "$project/$own.jsonl" "$project/$id.jsonl"
+        fi; done
+        echo "$(cat /tmp/prompt)" >> "$project/$id.jsonl"
+        git commit -q --allow-empty -m "$(tr '\n' ' ' < "$project/$id.jsonl")"; result false done"#,
+    );
+    user.runs(&["--name", "box", "--keep"]).expect_code(0);
+    let run = listed(&user.0)[0]["id"].as_str().unwrap().to_owned();
+    let said = || {
+        let own = "cat ~/.claude/projects/*/01234567-89ab-cdef-0123-456789abcdef.jsonl";
+        user.0.exec("box", own).expect_code(0).stdout
+    };
+    let goes_on = |options: &[&str]| {
+        user.does(&[&["continue", &run], options].concat())
+            .expect_code(0);
+        let log = user.0.git(&["log", "-1", "--format=%s", "cofferdam/box"]);
+        (log, said())
+    };
+    let told = |log: &str, said: &str| (log.to_owned(), said.to_owned());
+    let first = goes_on(&["--fork", "--prompt", "two"]);
+    assert_eq!(first, told("x two", "x\n"));
+    let shown = user.0.cofferdam(&["runs", "show", "box"]).expect_code(0);
+    let after = format!("after:   a copy of {run}\n");
+    assert!(shown.stdout.contains(&after), "{shown}");
+    let second = goes_on(&["--fork", "--prompt", "three"]);
+    assert_eq!(second, told("x three", "x\n"));
+    // The control: without a copy it is another one afterwards.
+    let last = goes_on(&["--prompt", "four"]);
+    assert_eq!(last, told("x four", "x\nfour\n"));
+}
+
+#[test]
+fn a_conversation_is_exported_into_a_new_directory() {
+    let user = Claude::that_does(r#"echo said > "$project/$id.jsonl"; result false done"#);
+    user.runs(&["--name", "one"]).expect_code(0);
+    let run = listed(&user.0)[0]["id"].as_str().unwrap().to_owned();
+    let words = ["runs", "export", "one", "out"];
+    let out = user.0.repository().join("out");
+    let exported = user.0.cofferdam(&words).expect_code(0).stderr;
+    assert_eq!(exported, format!("1 file in {}\n", out.display()));
+    let files = || {
+        let all = "cd out && grep -r '' .";
+        user.0.shell(all).expect_code(0).stdout
+    };
+    let before = files();
+    let is_whole = before.starts_with("./1/projects/") && before.ends_with(".jsonl:said\n");
+    assert!(is_whole, "{before}");
+    user.0.write("file", "");
+    for name in ["out", "file"] {
+        let refused = user.0.cofferdam(&["runs", "export", "one", name]);
+        let at = user.0.repository().join(name);
+        let says = format!(
+            "error: {} is there already, and nothing is written into it\n\
+             hint: name a directory that is not there yet: `cofferdam runs export {run} DIR`\n",
+            at.display()
+        );
+        assert_eq!(refused.expect_code(1).stderr, says);
+    }
+    assert_eq!(files(), before);
 }
 
 /// A run whose conversation is not there any more is not gone on with as if it were.

@@ -332,6 +332,12 @@ fn what_was_chosen_is_filled_in() {
                 .filter(|(path, _)| path.starts_with(&place))
                 .collect();
             assert!(own.len() >= 2, "{own:?}");
+            // None has anything run on the host.
+            for (path, text) in &all {
+                for hook in ["--on-worktree-ready", "--on-host-ready", "hook"] {
+                    assert!(!text.to_lowercase().contains(hook), "{path}: {hook}");
+                }
+            }
             let mut together = String::new();
             for (path, text) in &own {
                 let left: Vec<_> = keys(text)

@@ -1,6 +1,12 @@
 //! What a person sees: the live view on a terminal, and the same words without one.
 
+use std::time::{Duration, Instant};
+
 use crate::environment::{Done, TestEnvironment, finish};
+use crate::lives::OnTerminal;
+use crate::runs::Claude;
+
+const SPINNER: &str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏";
 
 const HOSTILE: &str =
     r"printf 'red \033[31mRED \302\2332J\n'; echo a > a; git add a; git commit -qm a";
@@ -38,10 +44,7 @@ fn says_on_a_terminal(
 fn a_terminal_gets_spinner_styles_and_summary() {
     let environment = TestEnvironment::with_repository();
     let done = on_a_terminal(&environment, "", "").expect_code(0);
-    assert!(
-        done.stdout.chars().any(|c| "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏".contains(c)),
-        "{done}"
-    );
+    assert!(done.stdout.chars().any(|c| SPINNER.contains(c)), "{done}");
     assert!(
         done.stdout.contains("\u{1b}[1mmerge-to-head, mode layer"),
         "{done}"
@@ -55,6 +58,51 @@ fn a_terminal_gets_spinner_styles_and_summary() {
     assert!(done.stdout.contains("red RED \\u{9b}2J"), "{done}");
     assert!(!done.stdout.contains("\u{1b}[31mRED"), "{done}");
     assert!(!done.stdout.contains('\u{9b}'), "{done}");
+}
+
+/// The last ones that were drawn whole of the line that moves, each in the place of the one before.
+fn last_drawn(text: &str) -> Vec<&str> {
+    let drawn = text.rsplit("\r\u{1b}[2K").skip(1);
+    let drawn = drawn.filter(|line| line.starts_with(|c: char| SPINNER.contains(c)));
+    drawn.take(5).collect()
+}
+
+/// The line of an agent at work has its tokens, its last call, and since when it is at work. It is as wide as the terminal is by now.
+#[test]
+fn the_line_that_moves_fits_a_terminal_that_changes_its_size() {
+    let call = r#"{"type":"assistant","message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"Bash","input":{"command":"cargo test --locked --workspace --all-targets --all-features --no-fail-fast"}}],"usage":{"input_tokens":700,"output_tokens":50}},"session_id":"s"}"#;
+    let user = Claude::that_does(&format!("echo '{call}'; sleep 600"));
+    let words = ["run", "--agent", "claude-code", "--prompt", "x"];
+    let command = user.command(&[&words[..], &["--network", "open"]].concat());
+    let mut terminal = OnTerminal::start(&command, (24, 100));
+    terminal.expect("iteration 1 of 1 · 750 tokens · Bash cargo test --locked");
+    let seconds = |line: &str| {
+        let last = line
+            .rsplit(' ')
+            .next()
+            .and_then(|word| word.strip_suffix('s'));
+        last.and_then(|number| number.parse::<u32>().ok())
+    };
+    for columns in [100, 40, 70] {
+        terminal.resize((24, columns));
+        let fits =
+            |line: &&str| line.chars().count() == usize::from(columns) && seconds(line) > Some(0);
+        let began = Instant::now();
+        loop {
+            let text = terminal.text();
+            let drawn = last_drawn(&text);
+            if drawn.len() == 5 && drawn.iter().all(fits) {
+                break;
+            }
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "{columns}: {drawn:?}"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    terminal.press("\x03");
+    terminal.ends_with(130);
 }
 
 /// Clipboard, title, a question that the terminal answers as if typed, pasting, a link, a bell, a NUL, and the same with one byte of C1.

@@ -1,6 +1,7 @@
 //! What is kept of an agent's conversations: files that came out of a sandbox. Nothing reads them but another sandbox.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -62,7 +63,14 @@ pub fn export(home: &Home, record: &RunRecord, to: &Path) -> Result<usize, RunsE
     if paths.is_empty() {
         return Err(RunsError::NoConversation(record.id));
     }
-    let made = Destination::find(to)?.make_directory(0o700)?;
+    let made = Destination::find(to)?.make_directory(0o700);
+    let made = made.map_err(|error| match error.source.kind() {
+        ErrorKind::AlreadyExists => RunsError::NotNew {
+            run: record.id,
+            to: to.to_owned(),
+        },
+        _ => error.into(),
+    })?;
     let mut count = 0;
     for path in paths {
         let content = fsx::read_bounded(&from.join(&path), LARGEST)?;
@@ -90,7 +98,7 @@ fn walk(directory: &Path) -> Result<Vec<String>, FileError> {
     while let Some((below, depth)) = waiting.pop() {
         let at = directory.join(&below);
         let entries = match fs::read_dir(&at) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && below.is_empty() => {
+            Err(error) if error.kind() == ErrorKind::NotFound && below.is_empty() => {
                 return Ok(found);
             }
             entries => entries.context("read", &at)?,

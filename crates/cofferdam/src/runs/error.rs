@@ -20,6 +20,9 @@ pub enum RunsError {
     },
     #[error("nothing was kept of a conversation in run {0}")]
     NoConversation(RunId),
+    /// What is exported goes into a new directory.
+    #[error("{} is there already, and nothing is written into it", to.display())]
+    NotNew { run: RunId, to: PathBuf },
     #[error("run {0} goes on")]
     AtWork(RunId),
 }

@@ -64,7 +64,7 @@ fn refs(env: &Env) -> BTreeMap<String, String> {
 }
 
 /// Processes with this in their environment.
-fn processes_in(mark: &str) -> Vec<String> {
+pub(crate) fn processes_in(mark: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Ok(environment) = std::fs::read(entry.path().join("environ")) else {

@@ -13,6 +13,7 @@ mod bad_input;
 mod branches;
 mod compile_fail;
 mod env_file;
+mod every_entry;
 mod examples;
 mod half_merged;
 mod hidden;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::agent::AgentError;
 use crate::names::{BranchName, NameError, Slug};
 use crate::sandbox::NetworkKind;
 use crate::session::envfile::NotTrusted;
@@ -52,6 +53,9 @@ pub enum PlanError {
     ExpressionsOnHost,
     #[error("the prompt is empty")]
     EmptyPrompt,
+    /// Its terminal interface does not take what it is to begin with.
+    #[error(transparent)]
+    Request(AgentError),
     #[error("branch `{0}` exists already, and it would be this sandbox's temporary branch")]
     BranchTaken(BranchName),
     #[error("branch `{0}` was made by someone else while this sandbox was")]

@@ -51,6 +51,14 @@ impl Prompt {
         }
         Ok(())
     }
+
+    /// All of it but what shell expressions will print.
+    fn known(&self) -> String {
+        match self {
+            Self::Plain(prompt) => prompt.clone(),
+            Self::Template(template) => template.render(&[]),
+        }
+    }
 }
 
 /// Refuses what could only fail: an agent without a prompt, a key or a way to its model.
@@ -80,6 +88,12 @@ pub(in crate::session) async fn plan(
             path: named(&options.task.prompt),
             source,
         })?;
+    }
+    if options.task.attendant.is_some() {
+        // It goes onto a command line, and what that does not take is known before there is a sandbox.
+        let request = AgentRequest::new(prompt.known());
+        let command = options.task.agent.interactive(&request);
+        command.map_err(PlanError::Request)?;
     }
     let (environment, withheld) = variables::of_a_run(options, repository).await?;
     let (mut login, mut notices) = (None, Vec::new());
