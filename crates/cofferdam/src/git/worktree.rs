@@ -551,9 +551,10 @@ pub async fn dirty(
     let seen = worktree.repository(repo)?;
     let scratch = Scratch::create(scratch, &seen, tip, rules)?;
     scratch.copy_index(&worktree.admin.join("index"))?;
+    // What a merge has left undecided there is as it is in the files.
     scratch
         .command()
-        .args(["read-tree", "-i", "-m", tip.as_str()])
+        .args(["read-tree", "-i", "--reset", tip.as_str()])
         .run(cancel)
         .await?;
     let (mut changes, gaps) =

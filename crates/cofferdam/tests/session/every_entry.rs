@@ -274,7 +274,7 @@ fn commits_on_no_branch_stay_on_the_host() {
 /// What it had committed is home; the merge that it had begun is nobody else's, and its files stay.
 #[test]
 fn a_half_done_merge_is_kept_where_it_is() {
-    by_entries(&IN_SANDBOX, &Mode::ALL, |trial| {
+    by_entries(&ALL, &Mode::ALL, |trial| {
         let script = r#"git checkout -q -b other; echo theirs > README.md; git commit -qam theirs
             git checkout -q work; echo mine > README.md; git commit -qam mine
             git merge other; test -e "$(git rev-parse --git-path MERGE_HEAD)""#;
