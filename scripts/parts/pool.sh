@@ -49,7 +49,7 @@ never_halved='::(keeper|doctor|programs|homes|shown|environment|no_room|full_dis
 # Of the tests that took longer than so many seconds when all of them were last timed (`--times`), root has the share that the seed
 # chooses, wherever they run: the names are in $slow_tests. What holds an agent in is tried each time.
 slow_tests=$top/scripts/parts/slow slow_seconds=6 slow_share=4
-never_slow='::(.*::)?([a-z_]*attacks?(_[a-z_]*)?|hostile|conforms|requirements|layers)::'
+never_slow='[/:]([a-z_]*attacks?(_[a-z_]*)?|hostile(_guest)?|conforms|requirements|layers)::'
 
 # Passes on the jobs on standard input that are run this time; the others are counted in $work/halved, and by identity.
 halve() {
@@ -65,7 +65,7 @@ halve() {
             share = 1
             if ($1 == "user") { if (name ~ halved && name !~ never) share = user_share }
             else if (name ~ podman) share = podman_share
-            if (name in slow && name !~ never_slow && share < slow_share) share = slow_share
+            if ($1 != "user" && name in slow && name !~ never_slow && share < slow_share) share = slow_share
             sum = seed % 65521
             for (n = 1; n <= length(name); n++) sum = (sum * 31 + code[substr(name, n, 1)]) % 65521
             if (int(sum / 16) % share) { print $1 "\t" name >left; next }

@@ -9,7 +9,10 @@ const root = pathToFileURL(`${process.cwd()}/node_modules/@ai-hero/sandcastle/di
 const { createSandbox } = await import(`${root}/index.js`);
 const { docker } = await import(`${root}/sandboxes/docker.js`);
 const now = () => process.hrtime.bigint();
-const say = (taken) => process.stdout.write(`${Number(taken / 1000n)}\n`);
+const print = process.stdout.write.bind(process.stdout);
+// What Sandcastle prints is no number.
+process.stdout.write = process.stderr.write.bind(process.stderr);
+const say = (taken) => print(`${Number(taken / 1000n)}\n`);
 const made = (branch) => createSandbox({ branch, cwd: repository, sandbox: docker({ imageName: image }) });
 
 async function session(number) {
@@ -35,7 +38,9 @@ async function iterate(times) {
     },
     parseStreamLine: () => [],
   };
-  const done = await sandbox.run({ agent, prompt: "x", maxIterations: times + 1 });
+  // Into a file, as ours has a log.
+  const logging = { type: "file", path: `${repository}.log` };
+  const done = await sandbox.run({ agent, prompt: "x", maxIterations: times + 1, logging });
   await sandbox.close();
   if (done.iterations.length !== times + 1) throw new Error(`${done.iterations.length} iterations`);
   for (let number = 1; number < starts.length; number++) say(starts[number] - starts[number - 1]);

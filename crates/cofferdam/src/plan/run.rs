@@ -175,7 +175,8 @@ impl Running<'_> {
             let reviewed = self.begin(task, agent, (&review.prompt, &content), Stage::Review);
             match reviewed.await {
                 Ok((report, commits, sandbox)) => {
-                    known.commits = commits;
+                    // A state of before says nothing of how it began.
+                    known.commits = known.commits.max(commits);
                     known.sandbox = sandbox.unwrap_or(known.sandbox);
                     known.done = true;
                     done.review = Some(report);

@@ -42,7 +42,7 @@ pub(super) struct Known {
     pub(super) done: bool,
 }
 
-/// One task that was tried and has not come as far.
+/// How a task began that was tried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Begun {
