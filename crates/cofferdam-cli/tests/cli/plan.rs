@@ -18,6 +18,12 @@ fn commits(name: &str, keys: &str) -> String {
     does(name, &commit_script(&[name]), keys)
 }
 
+/// A task's review, which commits too.
+fn reviewed() -> String {
+    let script = commit_script(&["reviewed"]).replace('\n', "\n        ");
+    format!("    review:\n      prompt: |\n        {script}\n")
+}
+
 /// A task with this script.
 fn does(name: &str, script: &str, keys: &str) -> String {
     let script = script.replace('\n', "\n      ");
@@ -392,10 +398,7 @@ fn the_same_plan_twice_at_once_is_refused_at_once() {
 #[test]
 fn a_review_runs_when_there_is_something_to_review() {
     let environment = TestEnvironment::with_repository();
-    let review = format!(
-        "    review:\n      prompt: |\n        {}\n",
-        commit_script(&["reviewed"]).replace('\n', "\n        ")
-    );
+    let review = reviewed();
     let tasks = [commits("one", &review), does("two", "true", &review)];
     plan_of(&environment, &tasks);
     let done = run(&environment, &["--jobs", "1"]).expect_code(0);
@@ -432,10 +435,7 @@ fn a_review_runs_when_there_is_something_to_review() {
 #[test]
 fn what_earlier_tries_committed_is_counted_reviewed_and_merged() {
     let environment = TestEnvironment::with_repository();
-    let review = format!(
-        "    review:\n      prompt: |\n        {}\n",
-        commit_script(&["reviewed"]).replace('\n', "\n        ")
-    );
+    let review = reviewed();
     let once = |name: &str| {
         format!(
             "test -e {name}.txt && exit 0\n{}exit 3",

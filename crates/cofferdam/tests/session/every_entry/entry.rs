@@ -95,7 +95,7 @@ const NAME: &str = "box";
 /// A line at which the user cancels.
 pub(super) const STOP: &str = "stop me";
 /// Longer than anything here takes.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// By each of these entries, in a repository of its own. Of the modes one after the other has its turn, and the seed says which is the
 /// first; `scripts/test --all` tries all of them. At the end nothing is left of any.
