@@ -98,14 +98,14 @@ impl Objects {
 }
 
 /// Runs what `request` makes of so many bytes of memory; without that limit where nobody can set one here: an engine may have done so for
-/// the sandbox itself.
+/// the sandbox itself, and an ordinary user has no control groups of their own on every machine.
 pub(super) async fn run_limited(
     memory: Option<u64>,
     request: impl Fn(Option<u64>) -> JailRequest,
     cancel: &CancellationToken,
 ) -> Result<JailOutcome, SandboxError> {
     match jail::run(request(memory), cancel).await {
-        Err(SandboxError::Unable { .. }) if memory.is_some() => {
+        Err(SandboxError::Unable { .. } | SandboxError::Unsupported { .. }) if memory.is_some() => {
             jail::run(request(None), cancel).await
         }
         done => done,

@@ -23,7 +23,8 @@ use crate::text::printable_bytes_line;
 use crate::volumes::Volume;
 
 /// How many changed files each working tree has, or the one that $2 names, as git there says.
-const CHANGED: &str = r#"cd "$1/worktrees" 2>/dev/null || exit 0
+const CHANGED: &str = r#"ulimit -v 16777216
+cd "$1/worktrees" 2>/dev/null || exit 0
 for one in *; do
     [ -z "$2" ] || [ "$one" = "$2" ] || continue
     if [ -e "$one/.git" ]; then
@@ -34,7 +35,7 @@ for one in *; do
     fi
     [ -z "$said" ] || echo "$(echo "$said" | wc -l) $one"
 done"#;
-/// What a sandbox has said to git there runs too, in so many bytes.
+/// What a sandbox has said to git there runs too, in so many bytes; where nobody can see to that, each process has a larger limit of its own.
 const MEMORY: u64 = 1 << 30;
 /// Of what the jail says.
 const MOST: usize = 64 << 10;
