@@ -72,13 +72,18 @@ impl Person {
 }
 
 fn check(program: Program, leave: &str, options: &[&str]) {
+    if !program.is_wanted() {
+        return;
+    }
+    let model = program.model().map(|model| ["--model", model]);
     let script = [
         Turn::shell("git commit -q --allow-empty -m 'made at the terminal' && echo made"),
         Turn::say("It is done."),
     ];
     let world = World::new(program, script).with_engines();
-    let mut person =
-        Person::at(world.interactive(&[&["--prompt", "Commit something."], options].concat()));
+    let prompt = ["--prompt", "Commit something."];
+    let model = model.as_ref().map_or(&[][..], |words| &words[..]);
+    let mut person = Person::at(world.interactive(&[&prompt, model, options].concat()));
     person.sees("It is done.");
     person.types(leave);
     // Its menu of words has to be there before the key that chooses.
@@ -108,6 +113,31 @@ fn claude_code() {
 #[test]
 fn codex() {
     check(Program::Codex, "/quit", &[]);
+}
+
+#[test]
+fn opencode() {
+    check(Program::OpenCode, "/exit", &[]);
+}
+
+#[test]
+fn pi() {
+    check(Program::Pi, "/quit", &[]);
+}
+
+#[test]
+fn copilot() {
+    check(Program::Copilot, "/exit", &[]);
+}
+
+#[test]
+fn gemini() {
+    check(Program::Gemini, "/quit", &[]);
+}
+
+#[test]
+fn qwen() {
+    check(Program::Qwen, "/quit", &[]);
 }
 
 /// In the image that `scripts/test --all` can build.

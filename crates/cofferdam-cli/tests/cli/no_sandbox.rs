@@ -16,6 +16,7 @@ for word; do echo "word $word"; done
 pwd
 printf 'you: '; read -r line
 echo "$line" > said; git add said; git commit -qm "said $line"; echo left > left
+case $line in amend) git checkout -q --detach; git commit -q --amend -m amended; rm left ;; esac
 case $line in stay) echo staying; for second in $(seq 60); do sleep 1; done ;; esac
 exit 3
 "#;
@@ -160,6 +161,28 @@ fn it_is_stopped_and_loses_nothing() {
     assert!(left_in_worktree(&lives).exists());
     lives.cofferdam(&["merge", "t"]).expect_code(0);
     assert_eq!(lives.git(&["log", "-1", "--format=%s"]).trim(), "said stay");
+}
+
+/// Its files are as its branch has them, and its worktree goes: what is on no branch does not go with it.
+#[test]
+fn a_commit_on_no_branch_is_kept() {
+    let lives = user();
+    let mut terminal = at(&lives, &["--merge-to-head", "--name", "t"]);
+    terminal.expect("you: ");
+    terminal.press("amend\r");
+    terminal.ends_with(3);
+    let text = terminal.text();
+    let subject = |name: &str| lives.git(&["log", "-1", "--format=%s", name]);
+    assert_eq!(subject("main").trim(), "said amend", "{text}");
+    let names = lives.git(&["for-each-ref", "--format=%(refname)", "refs/cofferdam/"]);
+    let mut names = names
+        .lines()
+        .filter(|name| subject(name).trim() == "amended");
+    let kept = names.next().expect(&text);
+    assert!(text.contains("a detached HEAD"), "{text}");
+    assert!(text.contains(kept), "{text}");
+    let listed = lives.git(&["worktree", "list"]);
+    assert_eq!(listed.lines().count(), 1, "{listed}");
 }
 
 /// After `kill -9` the next `gc` finds the branch, and the work that is in no commit.

@@ -1,10 +1,13 @@
 //! What was committed without a sandbox: by its user's own git, to the branch itself. Nothing has to come home.
 
-use super::{CollectError, Collected, Collector};
+use super::tips::DETACHED;
+use super::{Beside, CollectError, Collected, Collector};
 use crate::git::Oid;
 use crate::git::land::{Incoming, Landing};
 use crate::git::refs;
+use crate::git::worktree::Worktree;
 use crate::registry::{Owned, Strategy};
+use crate::session::event::Notice;
 
 impl Collector<'_> {
     pub(super) async fn stands_on_host(
@@ -13,10 +16,22 @@ impl Collector<'_> {
         mut collected: Collected,
     ) -> Result<Collected, CollectError> {
         let record = &owned.record;
-        let Some(tip) = self.stands_at(owned).await? else {
+        let tip = self.stands_at(owned).await?;
+        collected.checkout.clone_from(&tip);
+        if let Some(head) = self.on_no_branch(owned).await? {
+            collected.beside.push(Beside {
+                names: vec![DETACHED.to_owned()],
+                at: self.keep_extra(owned, &head).await?,
+                refused: None,
+            });
+            for text in collected.beside_in_words(record.id) {
+                self.events.notice(Notice::Other { text });
+            }
+            collected.checkout = Some(head);
+        }
+        let Some(tip) = tip else {
             return Ok(collected);
         };
-        collected.checkout = Some(tip.clone());
         if tip == record.base {
             return Ok(collected);
         }
@@ -46,5 +61,27 @@ impl Collector<'_> {
             Some(branch) => Ok(refs::read(self.repo, &branch.full(), self.cancel).await?),
             None => Ok(self.repo.resolve("HEAD", self.cancel).await?),
         }
+    }
+
+    /// What is checked out in its worktree where no branch and no tag has it: with the worktree the last name of it would go.
+    async fn on_no_branch(&self, owned: &Owned) -> Result<Option<Oid>, CollectError> {
+        let record = &owned.record;
+        let (Some(path), Some(branch)) = (&record.worktree, &record.branch) else {
+            return Ok(None);
+        };
+        if !path.is_dir() {
+            return Ok(None);
+        }
+        let Ok(worktree) = Worktree::find(self.repo, path, branch.clone(), record.base.clone())
+        else {
+            // It is nothing of ours, and is not removed.
+            return Ok(None);
+        };
+        let there = worktree.repository(self.repo)?;
+        let Some(head) = there.resolve("HEAD", self.cancel).await? else {
+            return Ok(None);
+        };
+        let is_named = self.repo.is_in_sight(&head, self.cancel).await?;
+        Ok((!is_named).then_some(head))
     }
 }
