@@ -54,6 +54,7 @@ const SESSIONS: SessionLayout = SessionLayout {
         Some(["projects", _, session, _, ..]) => *session == id,
         _ => false,
     },
+    identified: None,
     moved: |files, to| {
         renamed(files, |parts| match parts {
             ["projects", _, rest @ ..] if !rest.is_empty() => {

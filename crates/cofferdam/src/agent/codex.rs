@@ -40,6 +40,7 @@ const SESSIONS: SessionLayout = SessionLayout {
         }
         _ => false,
     },
+    identified: None,
     moved: |files, _| {
         renamed(files, |parts| {
             let record = matches!(parts, ["sessions", _, _, _, _]);

@@ -45,6 +45,7 @@ const SESSIONS: SessionLayout = SessionLayout {
         }
         _ => false,
     },
+    identified: None,
     moved,
 };
 

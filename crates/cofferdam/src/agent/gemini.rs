@@ -49,6 +49,11 @@ const SESSIONS: SessionLayout = SessionLayout {
         Some(["tmp", _, "chats", session, _]) => *session == id,
         _ => false,
     },
+    identified: Some(|beginning| {
+        let first = beginning.split(|&byte| byte == b'\n').next()?;
+        let id = text(&json::object(first, false)?, "sessionId")?.to_owned();
+        json::session_id(NAME, &id).is_ok().then_some(id)
+    }),
     moved,
 };
 

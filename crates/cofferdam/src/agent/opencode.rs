@@ -164,12 +164,28 @@ impl AgentProvider for OpenCode {
         Some(SessionFiles::Commands(SessionCommands {
             export: |id| [PROGRAM, "export", id].map(OsString::from).to_vec(),
             import: |file| vec![PROGRAM.into(), "import".into(), file.into()],
+            list: || {
+                let words = [PROGRAM, "session", "list", "--format", "json"];
+                words.map(OsString::from).to_vec()
+            },
+            newest,
         }))
     }
 
     fn parser(&self, _request: &AgentRequest, _signals: &[String]) -> Box<dyn StreamParser> {
         Box::new(Parser::default())
     }
+}
+
+fn newest(printed: &[u8]) -> Option<(String, i64)> {
+    let sessions: Vec<Value> = serde_json::from_slice(printed).ok()?;
+    let sessions = sessions.iter().filter_map(|session| {
+        let id = session["id"].as_str()?;
+        json::session_id(NAME, id).ok()?;
+        // In milliseconds.
+        Some((id.to_owned(), session["updated"].as_i64()? / 1000))
+    });
+    sessions.max_by_key(|(_, updated)| *updated)
 }
 
 #[derive(Debug, Default)]

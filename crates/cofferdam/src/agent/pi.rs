@@ -52,6 +52,7 @@ const SESSIONS: SessionLayout = SessionLayout {
         }
         _ => false,
     },
+    identified: None,
     moved,
 };
 

@@ -34,6 +34,7 @@ const SESSIONS: SessionLayout = SessionLayout {
         Some(["projects", _, "chats", file]) => file.strip_suffix(".jsonl") == Some(id),
         _ => false,
     },
+    identified: None,
     moved,
 };
 

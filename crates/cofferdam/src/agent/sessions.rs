@@ -31,6 +31,8 @@ pub struct SessionLayout {
     pub within: fn(directory: &str) -> String,
     /// Whether the file there is one of this session, or of an agent that it started.
     pub belongs: fn(path: &str, id: &str) -> bool,
+    /// Which session a record is, by how it begins (16 KiB), where its path does not say so.
+    pub identified: Option<fn(beginning: &[u8]) -> Option<String>>,
     /// The same conversation, as files of a home in which the program works in another directory.
     pub moved: fn(Vec<SessionFile>, &SessionTarget<'_>) -> Result<Vec<SessionFile>, SessionError>,
 }
@@ -59,6 +61,10 @@ pub struct SessionCommands {
     pub export: fn(id: &str) -> Vec<OsString>,
     /// Takes in what was printed, from a file; to be run in the new working directory.
     pub import: fn(file: &Path) -> Vec<OsString>,
+    /// Prints which sessions there are, in the directory where the program works.
+    pub list: fn() -> Vec<OsString>,
+    /// The session that was written to last, of what [`Self::list`] has printed, and when: seconds since 1970.
+    pub newest: fn(printed: &[u8]) -> Option<(String, i64)>,
 }
 
 /// Files that are no session, though they lie where one is: a fragment says why.
@@ -159,6 +165,7 @@ mod tests {
             index: None,
             within: |_| String::new(),
             belongs: |_, _| false,
+            identified: None,
             moved: |files, _| Ok(files),
         };
         let root = |pairs: &[(&str, &str)]| {

@@ -24,6 +24,9 @@ use crate::sandbox::{Sandbox, SandboxError};
 const LIMIT: Duration = Duration::from_mins(1);
 /// Levels below the directory of a program's records.
 const DEEP: u32 = 8;
+/// So many of the files that were written to last are asked of which conversation they are, and so many bytes are read for that.
+const UNNAMED: usize = 32;
+const BEGINS: u64 = 16 << 10;
 /// What a program of an agent prints or takes in, as one file.
 const PRINTED: &str = "conversation";
 /// Where that is inside while it is taken in.
@@ -122,12 +125,25 @@ impl Conversing<'_> {
     /// The conversation that was written to last, at this second or later; `None` where its program keeps none, or none that says which
     /// one it is.
     pub(super) async fn newest(self, since: i64) -> Option<String> {
-        let Some(SessionFiles::Layout(layout)) = self.agent.sessions() else {
-            return None;
-        };
+        match self.agent.sessions()? {
+            SessionFiles::Layout(layout) => {
+                let found = self.newest_file(&layout, since);
+                tokio::time::timeout(LIMIT, found).await.ok()?
+            }
+            SessionFiles::Commands(commands) => {
+                let printed = self.run((commands.list)()).await.ok()?;
+                let (id, written) = (commands.newest)(&printed)?;
+                (written >= since).then_some(id)
+            }
+        }
+    }
+
+    async fn newest_file(self, layout: &SessionLayout, since: i64) -> Option<String> {
         let root = layout.root(Path::new(AGENT_HOME), self.environment);
         let within = (layout.within)(&self.directory());
-        let (mut newest, mut seen) = (None, 0);
+        let (mut newest, mut seen): (Option<(i64, String)>, _) = (None, 0);
+        // Those whose path does not say of which conversation they are.
+        let mut unnamed = BTreeSet::new();
         let at = root.join(&within);
         let place = Peek::at(&at).down(DEEP);
         let mut hear = |sight| {
@@ -141,6 +157,11 @@ impl Conversing<'_> {
                 let id = ids(&path).find(|id| (layout.belongs)(&path, id));
                 if let Some(id) = id {
                     newest = Some((thing.changed, id.to_owned()));
+                } else if layout.identified.is_some() {
+                    unnamed.insert((thing.changed, path));
+                    if unnamed.len() > UNNAMED {
+                        unnamed.pop_first();
+                    }
                 }
             }
             if seen > MOST * 10 {
@@ -148,8 +169,16 @@ impl Conversing<'_> {
             }
             ControlFlow::Continue(())
         };
-        let looked = browse(self.sandbox, &place, &mut hear);
-        let _ = tokio::time::timeout(LIMIT, looked).await;
+        // What came before it broke off counts.
+        let _ = browse(self.sandbox, &place, &mut hear).await;
+        let named = newest.as_ref().map_or(since, |(changed, _)| *changed);
+        for (_, path) in unnamed.iter().rev().filter(|(at, _)| *at >= named) {
+            let begins = self.content(&root.join(path), BEGINS).await.ok()?;
+            let id = layout.identified.and_then(|of| of(&begins));
+            if let Some(id) = id.filter(|id| (layout.belongs)(path, id)) {
+                return Some(id);
+            }
+        }
         newest.map(|(_, id)| id)
     }
 

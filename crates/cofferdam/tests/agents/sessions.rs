@@ -283,3 +283,30 @@ fn opencode_moves_its_own() {
     let import = (commands.import)(Path::new("/tmp/s.json"));
     assert_eq!(import, ["opencode", "import", "/tmp/s.json"]);
 }
+
+#[test]
+fn what_a_program_calls_a_conversation_is_found() {
+    let identified = layout("gemini").identified.unwrap();
+    let first = format!("{{\"sessionId\":\"{ID}\",\"kind\":\"main\"}}");
+    assert_eq!(identified(first.as_bytes()).as_deref(), Some(ID));
+    let more = format!("{first}\n{{\"sessionId\":\"other\"}}\n");
+    assert_eq!(identified(more.as_bytes()).as_deref(), Some(ID));
+    for other in [
+        "",
+        "{}",
+        "{\"sessionId\":7}",
+        "{\"sessionId\":\"../x\"}",
+        &first[1..],
+    ] {
+        assert_eq!(identified(other.as_bytes()), None, "{other}");
+    }
+    let agent = agent("opencode", &[]);
+    let Some(SessionFiles::Commands(commands)) = agent.sessions() else {
+        panic!("opencode keeps its conversations in a database");
+    };
+    let newest = |printed: &str| (commands.newest)(printed.as_bytes());
+    let two = r#"[{"id":"ses_a","updated":1500},{"id":"ses_b","updated":2999},{"id":"--x","updated":9999},{"id":"ses_c"}]"#;
+    assert_eq!(newest(two), Some(("ses_b".to_owned(), 2)));
+    assert_eq!(newest(""), None);
+    assert_eq!(newest("[]"), None);
+}
