@@ -1,7 +1,20 @@
 //! What an agent may do wrong, in every way in which a command lets one work: a run of its own, one whose sandbox stays, one in a
-//! sandbox that was there, one that goes on with an earlier conversation, a task of a plan, and one at which its user sits; natively,
-//! and in a container of each engine. Each is something that went wrong in one way of the closest peer and not in another. In
-//! containers a run of the whole suite tries the share of ways that its seed chooses.
+//! sandbox that was there, one that goes on with an earlier conversation in the sandbox of that or in another, a task of a plan, one at
+//! which its user sits in each of those kinds of sandbox or in none, and the agent's own program in a dev sandbox; natively, and in a
+//! container of each engine; where it matters also in a worktree, in a copy, and in the checkout itself. Each is something that went
+//! wrong in one way of the closest peer and not in another. A run of the whole suite tries in containers, and where files are elsewhere
+//! than usual, the share of ways that its seed chooses.
+//!
+//! Where one of them differs:
+//!
+//! | way | what, and why |
+//! |---|---|
+//! | with its user there | how its program ended is the command's code, and the prompt is a word for it; what it prints is the terminal's |
+//! | goes on, or with its user there | the agent is a known one: completion signals, bounds and hanging are tried with any program |
+//! | goes on | where its branch begins, and what that is merged into, was said before |
+//! | without a sandbox | git there is its user's: settings, and commits on other branches, are where it put them; the worktree's hook is the one there is |
+//! | a dev sandbox | it works on what is checked out: it is given no branch, no prompt and no hook |
+//! | a plan | a prompt has at most 1 MiB; a task has a branch of its own, and is never in the checkout |
 //!
 //! What went wrong there in one way alone, or below all of them, has its tests elsewhere:
 //!
@@ -17,251 +30,29 @@
 //! | nothing is locked | `mistakes::a_busy_branch_names_its_sandbox_and_what_to_do`, `living_runs::one_agent_at_a_time_works_in_it` |
 //! | Ctrl-C leaves agents behind | `interrupt`, `living_runs::what_a_stopped_agent_committed_comes_home`, `plan::a_signal_ends_all_and_says_how_to_go_on` |
 
-use std::process::Stdio;
+mod way;
 
-use cofferdam_lab::{sample, skip};
-use serde_json::{Value, json};
+use self::way::{
+    ALL, ANYWHERE, APART, AT_ONCE, Entry, Files, IN_SANDBOX, OF_RUNS, PRINTING, UNATTENDED, Way,
+    in_modes, in_ways, with_files,
+};
 
-use crate::containers::{IMAGE, own};
-use crate::environment::{Done, finish};
-use crate::interactive;
-use crate::lives::Lives;
+const TEMPLATE: [&str; 4] = ["--prompt-file", "t.md", "--arg", "X=$(y) `z`"];
+/// The agent commits its prompt.
+const GOT: &str = "cat > got; git add got; git commit -qm got";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Run,
-    Kept,
-    In,
-    Continue,
-    Plan,
-    Interactive,
-}
-
-const ALL: [Way; 6] = [
-    Way::Run,
-    Way::Kept,
-    Way::In,
-    Way::Continue,
-    Way::Plan,
-    Way::Interactive,
-];
-/// In which the sandbox is made for this one start.
-const AT_ONCE: [Way; 5] = [Way::Run, Way::Kept, Way::In, Way::Plan, Way::Interactive];
-/// In which nobody sits there.
-const UNATTENDED: [Way; 5] = [Way::Run, Way::Kept, Way::In, Way::Continue, Way::Plan];
-/// In which any program is an agent: it is started again and again, and what it prints is read.
-const PRINTING: [Way; 4] = [Way::Run, Way::Kept, Way::In, Way::Plan];
-
-/// In containers a whole run tries one way of so many.
-const CONTAINED: u64 = 8;
-
-struct Entry {
-    way: Way,
-    /// Whose container it is in.
-    engine: Option<&'static str>,
-    lives: Lives,
-}
-
-/// Where an agent that a command knows by its name is in a container.
-const INSIDE: &str = "/mnt/bin";
-const SEARCH: &str = "PATH=/mnt/bin:/usr/local/bin:/usr/bin:/bin";
-
-/// One that has a conversation: at its first start that is all, and at the next the rest of it goes on.
-const CONVERSING: &str = r#"#!/bin/sh
-cat > /tmp/asked
-exec < /tmp/asked
-projects=~/.claude/projects/$(pwd | tr -c 'a-zA-Z0-9\n' -)
-mkdir -p "$projects"
-file=$projects/01234567-89ab-cdef-0123-456789abcdef.jsonl
-ends() {
-    echo; echo '{"type":"result","subtype":"success","is_error":false,"result":"done","session_id":"01234567-89ab-cdef-0123-456789abcdef"}'
-    exit 0
-}
-echo line >> "$file"
-test "$(wc -l < "$file")" -gt 1 || ends
-"#;
-
-impl Entry {
-    /// `cofferdam run` on the branch `work`, in a sandbox that is called `box`. `made`: options of its sandbox, `task`: of the run.
-    fn run(&self, made: &[&str], task: &[&str], script: &str) -> Done {
-        self.run_on(("box", Some("work")), made, task, script)
-    }
-
-    /// Without a branch its commits are to be merged into what is checked out.
-    fn run_on(
-        &self,
-        (name, branch): (&str, Option<&str>),
-        made: &[&str],
-        task: &[&str],
-        script: &str,
-    ) -> Done {
-        let strategy = match &branch {
-            Some(branch) => &["--branch", branch][..],
-            None => &["--merge-to-head"],
-        };
-        let programs = self.lives.home().join("tools/bin");
-        let programs = format!("{}:{INSIDE}", programs.display());
-        let contained = match &self.engine {
-            None => Vec::new(),
-            Some(engine) => vec!["--sandbox", engine, "--image", IMAGE],
-        };
-        let known = match (self.way, self.engine) {
-            (Way::Continue | Way::Interactive, Some(_)) => {
-                vec!["--mount", &programs, "--env", SEARCH]
-            }
-            _ => Vec::new(),
-        };
-        let contained = [&["--network", "none"], &contained[..], &known].concat();
-        let made = [&contained, made].concat();
-        let named = [&["--name", name], strategy, &made[..], task].concat();
-        let options = match self.way {
-            Way::Run => named,
-            Way::Kept => [&["--keep"], &named[..]].concat(),
-            Way::In => {
-                let words = [&["create", name], strategy, &made[..]].concat();
-                let created = self.lives.cofferdam(&words);
-                if !created.status.success() {
-                    return created;
-                }
-                [&["--in", name], task].concat()
-            }
-            Way::Continue => {
-                let rest = format!("{CONVERSING}{script}\nends\n");
-                self.lives.has_program("claude", &rest);
-                let begin = ["--agent", "claude-code", "--prompt", "begin"];
-                let first = [&["run", "--name", name], strategy, &contained, &begin].concat();
-                self.with_programs(&first).expect_code(0);
-                let asked = task.iter().any(|word| word.starts_with("--prompt"));
-                let more: &[&str] = if asked { &[] } else { &["--prompt", "more"] };
-                let words = [&["continue", name, "--name", name], &made[..], task, more].concat();
-                return self.with_programs(&words);
-            }
-            Way::Plan => {
-                let words = [&made[..], task].concat();
-                let (task, others) = task_of((name, branch), &words);
-                self.lives
-                    .write("plan.json", &json!({ "tasks": [task] }).to_string());
-                [&["--plan", "plan.json", "--again"], &others[..]].concat()
-            }
-            Way::Interactive => return self.attended(&named, script),
-        };
-        let words = [&["run"], &options[..], &["--", "sh", "-c", script]].concat();
-        self.lives.cofferdam(&words)
-    }
-
-    /// Its prompt is the last word for it there; a terminal has all that is said.
-    fn attended(&self, options: &[&str], script: &str) -> Done {
-        let asked = "for asked; do :; done; printf %s \"$asked\" > /tmp/asked; exec < /tmp/asked";
-        let program = format!("#!/bin/sh\n{asked}\n{script}\n");
-        self.lives.has_program("claude", &program);
-        let words = [&["--agent", "claude-code"], options].concat();
-        interactive::at(&self.lives, &words).done()
-    }
-
-    /// The command, where programs of the user's own are found.
-    fn with_programs(&self, words: &[&str]) -> Done {
-        let mut command = self.lives.command(words);
-        let search = format!("{}/tools/bin:/usr/bin:/bin", self.lives.home().display());
-        command
-            .env("PATH", search)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        finish(command.spawn().unwrap())
-    }
-
-    fn subjects_on(&self, branch: &str) -> Vec<String> {
-        let new = format!("main..{branch}");
-        let log = self.lives.git(&["log", "--format=%s", &new]);
-        log.lines().map(str::to_owned).collect()
-    }
-
-    fn subjects(&self) -> Vec<String> {
-        self.subjects_on("work")
-    }
-}
-
-/// What a task of a plan says itself, and what is said for all of them.
-fn task_of<'a>((name, branch): (&str, Option<&str>), words: &[&'a str]) -> (Value, Vec<&'a str>) {
-    let mut task = json!({ "name": name, "branch": branch });
-    let mut others = Vec::new();
-    for words in words.chunks(2) {
-        match *words {
-            ["--base", base] => task["base"] = json!(base),
-            ["--prompt", text] => task["prompt"] = json!(text),
-            ["--prompt-file", path] => task["prompt_file"] = json!(path),
-            ["--arg", given] => {
-                let (name, value) = given.split_once('=').unwrap();
-                task["args"] = json!({ name: value });
-            }
-            _ => others.extend(words),
-        }
-    }
-    if task.get("prompt_file").is_none() && task.get("prompt").is_none() {
-        task["prompt"] = json!("work");
-    }
-    (task, others)
-}
-
-/// The same in each of these ways and on each engine, each in a repository of its own. What git knows of its user stays as it is.
-fn in_ways(ways: &[Way], check: impl Fn(&Entry)) {
-    for &way in ways {
-        tried(way, None, &check);
-    }
-    let test = std::thread::current();
-    let test = test.name().unwrap_or_default();
-    for engine in ["docker", "podman"] {
-        let left_out =
-            |way: &Way| sample::leaves_out(&format!("{test} {way:?} {engine}"), CONTAINED);
-        let ways: Vec<Way> = ways.iter().copied().filter(|way| !left_out(way)).collect();
-        if ways.is_empty() {
-            continue;
-        }
-        if let Err(why) = own(engine, &["image", "inspect", IMAGE]) {
-            skip!("{engine}: {why}");
-            continue;
-        }
-        for way in ways {
-            tried(way, Some(engine), &check);
-        }
-    }
-}
-
-#[expect(
-    clippy::print_stderr,
-    reason = "shown where it fails: in which way, and where"
-)]
-fn tried(way: Way, engine: Option<&'static str>, check: impl Fn(&Entry)) {
-    eprintln!("{way:?} in {}", engine.unwrap_or("the native sandbox"));
-    let entry = Entry {
-        way,
-        engine,
-        lives: Lives::with_engines(),
-    };
-    entry
-        .lives
-        .write(".cofferdam/.env", "ANTHROPIC_API_KEY=none\n");
-    let text = "[user]\n\temail = own@example.com\n[mark]\n\tof = the-user\n";
-    let global = entry.lives.puts(".gitconfig", text);
-    assert_eq!(entry.lives.git(&["config", "mark.of"]), "the-user");
-    check(&entry);
-    assert_eq!(std::fs::read_to_string(global).unwrap(), text, "{way:?}");
-}
-
-fn in_every_way(check: impl Fn(&Entry)) {
-    in_ways(&ALL, check);
+fn has_template(entry: &Entry) {
+    let text = "S={{SOURCE_BRANCH}} T={{TARGET_BRANCH}} X={{X}}";
+    entry.lives.write("t.md", text);
+    entry.lives.git(&["add", "t.md"]);
+    entry.lives.git(&["commit", "-qm", "template"]);
 }
 
 #[test]
 fn a_template_knows_its_branches() {
-    in_every_way(|entry| {
-        entry
-            .lives
-            .write("t.md", "S={{SOURCE_BRANCH}} T={{TARGET_BRANCH}} X={{X}}");
-        entry.lives.git(&["add", "t.md"]);
-        entry.lives.git(&["commit", "-qm", "template"]);
-        let task = ["--prompt-file", "t.md", "--arg", "X=$(y) `z`"];
-        let script = "cat > got; git add got; git commit -qm got";
-        entry.run(&[], &task, script).expect_code(0);
+    in_ways(&OF_RUNS, |entry| {
+        has_template(entry);
+        entry.run(&[], &TEMPLATE, GOT).expect_code(0);
         assert_eq!(
             entry.lives.git(&["show", "work:got"]),
             "S=work T=main X=$(y) `z`",
@@ -271,17 +62,34 @@ fn a_template_knows_its_branches() {
     });
 }
 
+/// Where its commits are to be merged, the branch that they are made on is still its own.
+#[test]
+fn a_template_knows_what_it_is_merged_into() {
+    in_ways(&AT_ONCE, |entry| {
+        has_template(entry);
+        let done = entry.run_on(("box", None), &[], &TEMPLATE, GOT);
+        done.expect_code(0);
+        let got = if entry.way.merges() {
+            "main:got"
+        } else {
+            "cofferdam/box:got"
+        };
+        assert_eq!(
+            entry.lives.git(&["show", got]),
+            "S=cofferdam/box T=main X=$(y) `z`",
+            "{:?}",
+            entry.way
+        );
+    });
+}
+
 #[test]
 fn an_agent_that_a_signal_ends_has_failed() {
-    in_every_way(|entry| {
+    in_modes(&ALL, &ANYWHERE, |entry| {
         let script = "git commit -q --allow-empty -m kept; kill -9 $$";
         let done = entry.run(&[], &[], script);
         // At a terminal the code is the program's own.
-        let code = if entry.way == Way::Interactive {
-            137
-        } else {
-            1
-        };
+        let code = if entry.way.is_attended() { 137 } else { 1 };
         assert_eq!(done.status.code(), Some(code), "{:?}: {done}", entry.way);
         assert!(
             code == 137 || done.stderr.contains("signal 9"),
@@ -294,7 +102,7 @@ fn an_agent_that_a_signal_ends_has_failed() {
 
 #[test]
 fn variables_of_its_sandbox_are_there() {
-    in_every_way(|entry| {
+    in_ways(&ALL, |entry| {
         let script = "git commit -q --allow-empty -m \"$ONE\"";
         entry.run(&["--env", "ONE=two"], &[], script).expect_code(0);
         assert_eq!(entry.subjects(), ["two"], "{:?}", entry.way);
@@ -319,7 +127,14 @@ fn one_that_reads_no_prompt_ends_in_peace() {
 /// That of a task has a bound, and at a terminal it is a word.
 #[test]
 fn a_prompt_of_5_mb_arrives_whole() {
-    in_ways(&[Way::Run, Way::Kept, Way::In, Way::Continue], |entry| {
+    let ways = [
+        Way::Run,
+        Way::Kept,
+        Way::In,
+        Way::Continue,
+        Way::ContinueThere,
+    ];
+    in_ways(&ways, |entry| {
         let long = "0123456789 abcdefgh\n".repeat(250_000);
         entry.lives.write("long.md", &long);
         entry.lives.git(&["add", "long.md"]);
@@ -334,7 +149,7 @@ fn a_prompt_of_5_mb_arrives_whole() {
 /// It works on without its branch, and on one of its own that goes on from that: it is one history.
 #[test]
 fn commits_beside_the_branch_come_home() {
-    in_every_way(|entry| {
+    in_modes(&IN_SANDBOX, &ANYWHERE, |entry| {
         let script = "git commit -q --allow-empty -m on; git checkout -q --detach; \
             git commit -q --allow-empty -m beside; git checkout -q -b other; git commit -q --allow-empty -m far";
         entry.run(&[], &[], script).expect_code(0);
@@ -345,7 +160,7 @@ fn commits_beside_the_branch_come_home() {
 /// What does not go on from the branch is told, and kept.
 #[test]
 fn commits_of_another_history_are_told() {
-    in_every_way(|entry| {
+    in_modes(&IN_SANDBOX, &ANYWHERE, |entry| {
         let script = "git checkout -q -b other; git commit -q --allow-empty -m far; \
             git checkout -q work; git commit -q --allow-empty -m on";
         let done = entry.run(&[], &[], script).expect_code(0);
@@ -372,22 +187,12 @@ fn a_prompt_that_is_echoed_completes_nothing() {
 
 #[test]
 fn what_several_iterations_leave_uncommitted_is_there() {
-    in_ways(&UNATTENDED, |entry| {
+    in_modes(&UNATTENDED, &ANYWHERE, |entry| {
         let script = "echo line >> draft";
         entry
             .run(&[], &["--max-iterations", "3"], script)
             .expect_code(0);
-        let draft = entry
-            .lives
-            .cofferdam(&["diff", "--uncommitted", "box"])
-            .expect_code(0)
-            .stdout;
-        assert_eq!(
-            draft.matches("+line").count(),
-            3,
-            "{:?}: {draft}",
-            entry.way
-        );
+        assert_eq!(entry.lines_left(), 3, "{:?}", entry.way);
     });
 }
 
@@ -405,7 +210,7 @@ fn output_that_is_no_text_harms_nothing() {
 /// What it sets for all repositories of its user is its sandbox's alone.
 #[test]
 fn its_settings_of_git_are_its_own() {
-    in_every_way(|entry| {
+    in_modes(&IN_SANDBOX, &ANYWHERE, |entry| {
         let script = "git config --global mark.of agent; \
             git commit -q --allow-empty -m \"$(git config --global mark.of)\"";
         entry.run(&[], &[], script).expect_code(0);
@@ -415,7 +220,7 @@ fn its_settings_of_git_are_its_own() {
 
 #[test]
 fn branches_with_names_that_are_nearly_the_same_are_two() {
-    in_every_way(|entry| {
+    in_ways(&OF_RUNS, |entry| {
         entry.lives.git(&["branch", "wor-k"]);
         let script = "git commit -q --allow-empty -m kept";
         entry.run(&[], &[], script).expect_code(0);
@@ -427,17 +232,21 @@ fn branches_with_names_that_are_nearly_the_same_are_two() {
 /// The user and the agent change the same line: nothing of a merge is left in the checkout, and what is said next is the user's own.
 #[test]
 fn a_conflict_leaves_no_half_merge() {
-    in_ways(&AT_ONCE, |entry| {
+    in_modes(&AT_ONCE, &APART, |entry| {
         let (way, lives) = (entry.way, &entry.lives);
         let top = lives.repository();
         let mine = format!(
             "cd '{}' && echo mine > README.md && git commit -qam mine",
             top.display()
         );
-        let made = ["--on-host-ready", &mine];
+        let hook = match way {
+            Way::OnHost => "--on-worktree-ready",
+            _ => "--on-host-ready",
+        };
+        let made = [hook, &mine];
         let script = "echo theirs > README.md; git commit -qam theirs";
         let mut done = entry.run_on(("box", None), &made, &[], script);
-        if !matches!(way, Way::Run | Way::Interactive) {
+        if !way.merges() {
             done.expect_code(0);
             done = lives.cofferdam(&["merge", "box"]);
         }
@@ -462,14 +271,14 @@ fn a_conflict_leaves_no_half_merge() {
 /// Two branches whose directories would have one name, the second made while the first one's has work in no commit.
 #[test]
 fn branches_that_differ_in_a_separator_are_two() {
-    in_every_way(|entry| {
+    with_files(&OF_RUNS, Files::Bind, |entry| {
         let branches = [("one", "a/b"), ("two", "a-b")];
         for (name, branch) in branches {
             let script = format!(
                 "git commit -q --allow-empty -m \"$(git branch --show-current)\"; echo {branch} >> left"
             );
             entry
-                .run_on((name, Some(branch)), &["--mode", "bind"], &[], &script)
+                .run_on((name, Some(branch)), &[], &[], &script)
                 .expect_code(0);
         }
         for (_, branch) in branches {
@@ -483,7 +292,7 @@ fn branches_that_differ_in_a_separator_are_two() {
 
 #[test]
 fn its_branch_begins_where_it_was_told() {
-    in_ways(&AT_ONCE, |entry| {
+    in_modes(&AT_ONCE, &APART, |entry| {
         entry
             .lives
             .git(&["commit", "-q", "--allow-empty", "-m", "later"]);
@@ -497,7 +306,7 @@ fn its_branch_begins_where_it_was_told() {
 /// The checkout is on no branch: it stays where it is.
 #[test]
 fn a_checkout_on_no_branch_is_one_to_work_beside() {
-    in_every_way(|entry| {
+    in_ways(&OF_RUNS, |entry| {
         entry.lives.git(&["checkout", "-q", "--detach"]);
         let before = entry.lives.git(&["rev-parse", "HEAD"]);
         let script = "git commit -q --allow-empty -m kept";
@@ -516,7 +325,10 @@ fn a_hook_that_fails_ends_it() {
         "--on-host-ready",
         "--on-worktree-ready",
     ] {
-        in_every_way(|entry| {
+        in_ways(&OF_RUNS, |entry| {
+            if entry.way == Way::OnHost && hook != "--on-worktree-ready" {
+                return;
+            }
             let made = [hook, "echo why; exit 3"];
             let script = "git commit -q --allow-empty -m never";
             let done = entry.run(&made, &[], script).expect_code(1);
@@ -531,14 +343,38 @@ fn a_hook_that_fails_ends_it() {
 /// Also where it fails: neither its commits nor what is in none are thrown away.
 #[test]
 fn what_a_failing_one_leaves_uncommitted_is_there() {
-    in_every_way(|entry| {
+    in_modes(&ALL, &ANYWHERE, |entry| {
         let script = "git commit -q --allow-empty -m kept; echo line > draft; exit 7";
         let done = entry.run(&[], &[], script);
         assert!(!done.status.success(), "{:?}: {done}", entry.way);
         assert_eq!(entry.subjects(), ["kept"], "{:?}", entry.way);
-        let draft = ["diff", "--uncommitted", "box"];
-        let draft = entry.lives.cofferdam(&draft).expect_code(0).stdout;
-        assert!(draft.contains("\n+line\n"), "{:?}: {draft}", entry.way);
+        assert_eq!(entry.lines_left(), 1, "{:?}: {done}", entry.way);
+    });
+}
+
+/// What its user has in no commit is not seen but where that is said, and is theirs afterwards, though it commits files of the same names.
+#[test]
+fn what_its_user_has_in_no_commit_stays_theirs() {
+    in_modes(&OF_RUNS, &APART, |entry| {
+        let lives = &entry.lives;
+        let files = ["README.md", "copied", "staged"];
+        for file in files {
+            lives.write(file, "mine\n");
+        }
+        lives.git(&["add", "staged"]);
+        let script = "test \"$(cat README.md copied)\" = \"$(echo hello; echo mine)\" || exit 9; test ! -e staged || exit 9
+            for file in README.md copied staged; do echo theirs > $file; git add $file; done; git commit -qm theirs";
+        let done = entry.run(&["--copy", "copied"], &[], script);
+        let done = done.expect_code(0);
+        assert_eq!(entry.subjects(), ["theirs"], "{:?}: {done}", entry.way);
+        for file in files {
+            let (own, its) = (lives.read(file), format!("work:{file}"));
+            assert_eq!(own, "mine\n", "{:?}, {file}: {done}", entry.way);
+            assert_eq!(lives.git(&["show", &its]), "theirs", "{:?}", entry.way);
+        }
+        let tracked = ["status", "--porcelain", "--untracked-files=no"];
+        let status = lives.git(&tracked);
+        assert_eq!(status, " M README.md\nA  staged", "{:?}", entry.way);
     });
 }
 
