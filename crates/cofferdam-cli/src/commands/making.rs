@@ -404,6 +404,48 @@ impl Sandbox {
         self.mode.is_some() || self.place.is_some() || self.image.is_some()
     }
 
+    /// A flag that was given; what is there already was made without it.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        let Self {
+            mode,
+            place,
+            image,
+            runtime,
+            copy,
+            hide,
+            mounts,
+            variables,
+            memory,
+            cpus,
+            pids,
+            network,
+            allow,
+            on_worktree_ready,
+            on_host_ready,
+            on_sandbox_ready,
+        } = self;
+        let flags = [
+            ("--mode", mode.is_some()),
+            ("--sandbox", place.is_some()),
+            ("--image", image.is_some()),
+            ("--runtime", runtime.is_some()),
+            ("--copy", !copy.is_empty()),
+            ("--hide", !hide.is_empty()),
+            ("--mount", !mounts.is_empty()),
+            ("--env", !variables.is_empty()),
+            ("--memory", memory.is_some()),
+            ("--cpus", cpus.is_some()),
+            ("--pids", pids.is_some()),
+            ("--network", network.is_some()),
+            ("--allow", !allow.is_empty()),
+            ("--on-worktree-ready", !on_worktree_ready.is_empty()),
+            ("--on-host-ready", !on_host_ready.is_empty()),
+            ("--on-sandbox-ready", !on_sandbox_ready.is_empty()),
+        ];
+        let given = flags.into_iter().find(|(_, is_given)| *is_given);
+        given.map(|(flag, _)| flag)
+    }
+
     /// Where that run's was, unless something is chosen.
     pub(super) fn put_where(&mut self, run: &RunRecord) {
         if !self.is_chosen() {

@@ -152,7 +152,16 @@ fn commits_beside_the_branch_come_home() {
     in_modes(&IN_SANDBOX, &ANYWHERE, |entry| {
         let script = "git commit -q --allow-empty -m on; git checkout -q --detach; \
             git commit -q --allow-empty -m beside; git checkout -q -b other; git commit -q --allow-empty -m far";
-        entry.run(&[], &[], script).expect_code(0);
+        let done = entry.run(&[], &[], script).expect_code(0);
+        if entry.way == Way::Dev {
+            // A person's other branches are theirs, and told.
+            assert_eq!(entry.subjects(), ["on"], "{done}");
+            assert!(done.stderr.contains("refs/cofferdam/"), "{done}");
+            let beside = ["for-each-ref", "--format=%(subject)", "refs/cofferdam/"];
+            let beside = entry.lives.git(&beside);
+            assert!(beside.lines().any(|one| one == "far"), "{beside}: {done}");
+            return;
+        }
         assert_eq!(entry.subjects(), ["far", "beside", "on"], "{:?}", entry.way);
     });
 }

@@ -528,6 +528,35 @@ fn a_copy_leaves_the_conversation_as_it_was() {
     assert_eq!(last, told("x four", "x\nfour\n"));
 }
 
+/// As with `--in`: what is there already was made without it.
+#[test]
+fn a_sandbox_that_is_there_gets_no_options_of_its_making() {
+    let user = Claude::that_does(r#"echo said > "$project/$id.jsonl"; result false done"#);
+    user.runs(&["--name", "box", "--keep"]).expect_code(0);
+    for (flag, options) in [
+        ("--env", &["--env", "A=b"][..]),
+        ("--mount", &["--mount", "/usr/share"]),
+        ("--network", &["--network", "none"]),
+        ("--allow", &["--allow", "example.com"]),
+        ("--hide", &["--hide", "x"]),
+        ("--memory", &["--memory", "1g"]),
+        ("--copy", &["--copy", "x"]),
+        ("--on-host-ready", &["--on-host-ready", "true"]),
+        ("--name", &["--name", "other"]),
+        ("--keep", &["--keep"]),
+    ] {
+        let words = [&["continue", "box", "--prompt", "more"], options].concat();
+        let refused = user.does(&words).expect_code(2);
+        let said = format!("`{flag}` is for a sandbox that is made");
+        assert!(refused.stderr.contains(&said), "{refused}");
+        let next = "cofferdam delete box";
+        assert!(refused.stderr.contains(next), "{refused}");
+    }
+    assert_eq!(listed(&user.0).as_array().unwrap().len(), 1);
+    user.does(&["continue", "box", "--prompt", "more"])
+        .expect_code(0);
+}
+
 #[test]
 fn a_conversation_is_exported_into_a_new_directory() {
     let user = Claude::that_does(r#"echo said > "$project/$id.jsonl"; result false done"#);

@@ -103,6 +103,7 @@ pub(crate) async fn run(
     }
     if run.within.is_none() && !run.strategy.is_named() {
         if is_there && !run.sandbox.is_chosen() {
+            not_made_anew(&run, &record, environment)?;
             run.within = Some(record.sandbox.to_string());
         } else if let Some(branch) = branch(&record, environment, &interrupt).await? {
             run.strategy.branch = Some(branch);
@@ -132,6 +133,24 @@ async fn bring_home(
         }
     }
     Ok(())
+}
+
+/// Refuses what counts when a sandbox is made, as `--in` does: the run's own is there.
+fn not_made_anew(run: &Run, record: &RunRecord, environment: &Environment) -> Result<(), CliError> {
+    let named = run.name.is_some().then_some("--name");
+    let kept = run.keep.then_some("--keep");
+    let Some(flag) = run.sandbox.given().or(named).or(kept) else {
+        return Ok(());
+    };
+    let sandbox = registry::load(&environment.home, record.sandbox);
+    let sandbox = sandbox.map_or(record.sandbox.to_string(), |one| one.name.to_string());
+    Err(CliError::Misused {
+        message: format!(
+            "`{flag}` is for a sandbox that is made, and run {} goes on in `{sandbox}`, which is there",
+            record.id
+        ),
+        hint: format!("leave it out, or remove that sandbox first: `cofferdam delete {sandbox}`"),
+    })
 }
 
 /// Without its files the agent would know nothing of it.

@@ -33,7 +33,7 @@ pub(super) struct Tips {
     pub(super) own: Option<Oid>,
     /// What is checked out in the sandbox.
     pub(super) head: Option<Oid>,
-    /// HEAD first, then the sandbox's own branch, then other branches, then everything else that has
+    /// HEAD first, where a person lives after the sandbox's own branch, else before that, then other branches, then everything else that has
     /// a name.
     pub(super) all: Vec<Tip>,
     /// What could not be read; names may hide there.
@@ -84,7 +84,7 @@ impl Collector<'_> {
         };
         odd.append(&mut found.odd);
         let base = &owned.record.base;
-        let own = own_name
+        let own_tip = own_name
             .as_ref()
             .and_then(|name| found.refs.get(name.as_bytes()))
             .filter(|tip| *tip != base)
@@ -103,13 +103,18 @@ impl Collector<'_> {
                 });
             }
         };
+        let own = || own_name.as_ref().zip(own_tip.as_ref());
+        // Where a person lives the branch that is checked out on the host moves by its own commits alone, whatever goes on from them.
+        if let (Some((name, tip)), true) = (own(), owned.record.dev.is_some()) {
+            add(name.as_bytes(), tip);
+        }
         if let Some(tip) = found.head_commit() {
             match &found.head {
                 Some(PrivateHead::Symbolic(name)) => add(name, tip),
                 _ => add(DETACHED.as_bytes(), tip),
             }
         }
-        if let (Some(name), Some(tip)) = (&own_name, &own) {
+        if let Some((name, tip)) = own() {
             add(name.as_bytes(), tip);
         }
         let is_branch = |name: &[u8]| name.starts_with(b"refs/heads/");
@@ -144,7 +149,7 @@ impl Collector<'_> {
             }
         }
         Ok(Tips {
-            own,
+            own: own_tip,
             head: found.head_commit().cloned(),
             all,
             odd,
