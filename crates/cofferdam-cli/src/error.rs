@@ -379,7 +379,7 @@ pub(crate) fn of_task(failure: &Failure, colour: bool) -> String {
     let Failure::Run(error) = failure else {
         let said = marked(&message(failure));
         let mut out = format!("{} {said}\n", label("error:", style::ERROR));
-        push_hint(&mut out, failure, colour);
+        push_hint(&mut out, first_hint(failure), colour);
         return out;
     };
     let stopped = matches!(error.kind, RunErrorKind::Cancelled);
@@ -393,20 +393,27 @@ pub(crate) fn of_task(failure: &Failure, colour: bool) -> String {
         format!("{} {said}\n", label("error:", style::ERROR))
     };
     out.push_str(&summary::unfinished(&error.kept, stopped, colour));
-    push_hint(&mut out, &**error, colour);
+    let hint = first_hint(&**error).or_else(|| told::hint(error));
+    push_hint(&mut out, hint, colour);
     out
 }
 
 /// The next step of the first in the chain of causes that has one.
-fn push_hint(out: &mut String, error: &(dyn Error + 'static), colour: bool) {
+fn first_hint(error: &(dyn Error + 'static)) -> Option<String> {
     let mut next = Some(error);
     while let Some(current) = next {
         if let Some(hint) = hint(current).filter(|hint| !hint.is_empty()) {
-            let label = style::paint("hint:", style::HINT, colour);
-            let _ = writeln!(out, "{label} {}", marked(&printable(&hint)));
-            return;
+            return Some(hint);
         }
         next = chain::held(current).or_else(|| current.source());
+    }
+    None
+}
+
+fn push_hint(out: &mut String, hint: Option<String>, colour: bool) {
+    if let Some(hint) = hint {
+        let label = style::paint("hint:", style::HINT, colour);
+        let _ = writeln!(out, "{label} {}", marked(&printable(&hint)));
     }
 }
 
