@@ -378,7 +378,9 @@ pub(crate) fn of_task(failure: &Failure, colour: bool) -> String {
     let label = |text: &str, style| style::paint(text, style, colour);
     let Failure::Run(error) = failure else {
         let said = marked(&message(failure));
-        return format!("{} {said}\n", label("error:", style::ERROR));
+        let mut out = format!("{} {said}\n", label("error:", style::ERROR));
+        push_hint(&mut out, first_hint(failure), colour);
+        return out;
     };
     let stopped = matches!(error.kind, RunErrorKind::Cancelled);
     let mut out = if stopped {
@@ -391,16 +393,28 @@ pub(crate) fn of_task(failure: &Failure, colour: bool) -> String {
         format!("{} {said}\n", label("error:", style::ERROR))
     };
     out.push_str(&summary::unfinished(&error.kept, stopped, colour));
-    let mut next: Option<&(dyn Error + 'static)> = Some(&**error);
+    let hint = first_hint(&**error).or_else(|| told::hint(error));
+    push_hint(&mut out, hint, colour);
+    out
+}
+
+/// The next step of the first in the chain of causes that has one.
+fn first_hint(error: &(dyn Error + 'static)) -> Option<String> {
+    let mut next = Some(error);
     while let Some(current) = next {
         if let Some(hint) = hint(current).filter(|hint| !hint.is_empty()) {
-            let hint = marked(&printable(&hint));
-            let _ = writeln!(out, "{} {hint}", label("hint:", style::HINT));
-            break;
+            return Some(hint);
         }
         next = chain::held(current).or_else(|| current.source());
     }
-    out
+    None
+}
+
+fn push_hint(out: &mut String, hint: Option<String>, colour: bool) {
+    if let Some(hint) = hint {
+        let label = style::paint("hint:", style::HINT, colour);
+        let _ = writeln!(out, "{label} {}", marked(&printable(&hint)));
+    }
 }
 
 fn log_hint(error: &LogError) -> Option<String> {

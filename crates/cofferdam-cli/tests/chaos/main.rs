@@ -26,6 +26,7 @@ mod mcp;
 mod mcp_client;
 mod mounted;
 mod next_command;
+mod no_record;
 mod no_room;
 mod roles;
 mod trees;

@@ -9,6 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::containers::{IMAGE, own, worlds};
 use crate::environment::{TestEnvironment, finish};
+use crate::interactive;
+use crate::lives::Lives;
 
 const WORK: &str = "git commit -q --allow-empty -m kept; echo at work; sleep 600";
 
@@ -112,6 +114,83 @@ fn one_of_this_machines_that_is_killed() {
         let init = Pid::from_raw(init_below(&child)).unwrap();
         kill_process(init, Signal::KILL).unwrap();
         ended(&environment, child);
+    }
+}
+
+/// Commits, and then sleeps for so long.
+fn sleeping(seconds: &str) -> String {
+    format!("git commit -q --allow-empty -m kept; echo at work; exec sleep {seconds}")
+}
+
+#[track_caller]
+fn kill_around_sleep(seconds: &str) {
+    let began = Instant::now();
+    let init = loop {
+        if let Some(init) = init_around_sleep(seconds) {
+            break init;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "nobody sleeps");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    kill_process(init, Signal::KILL).unwrap();
+}
+
+/// Somebody sits at its program: they have their terminal again, and their commits.
+#[test]
+fn one_at_whose_terminal_somebody_sits() {
+    for (number, mode) in [(604, "layer"), (605, "bind"), (606, "copy")] {
+        let lives = Lives::new();
+        let seconds = format!("{number}.{}", std::process::id());
+        let script = sleeping(&seconds);
+        let made = ["--branch", "work", "--mode", mode, "--network", "none"];
+        let words = [&made[..], &["--", "sh", "-c", &script]].concat();
+        let mut terminal = interactive::at(&lives, &words);
+        terminal.expect("at work");
+        kill_around_sleep(&seconds);
+        terminal.expect("the sandbox is gone");
+        terminal.expect("1 commit on work");
+        terminal.ends_with(1);
+        let text = terminal.text();
+        let last = lives.git(&["log", "-1", "--format=%s", "work"]);
+        assert_eq!(last, "kept", "{mode}: {text}");
+        // Whoever comes next finds nothing in the way.
+        let again = ["--branch", "work", "--network", "none"];
+        lives.run(&again, "git log -1 | grep kept").expect_code(0);
+    }
+}
+
+/// It lives on, as a sandbox that has ended does: what is committed in it comes home by the next step, and it can be started.
+#[test]
+fn one_that_lives_on_under_its_agent() {
+    for (number, attended) in [(607, false), (608, true)] {
+        let lives = Lives::with("box", &["--network", "none"]);
+        let seconds = format!("{number}.{}", std::process::id());
+        let script = sleeping(&seconds);
+        let words = ["--in", "box", "--", "sh", "-c", &script];
+        let said = if attended {
+            let mut terminal = interactive::at(&lives, &words);
+            terminal.expect("at work");
+            kill_around_sleep(&seconds);
+            terminal.expect("error:");
+            terminal.ends_with(1);
+            terminal.done().stderr
+        } else {
+            let child = start(&lives, lives.command(&[&["run"], &words[..]].concat()));
+            kill_around_sleep(&seconds);
+            finish(child).expect_code(1);
+            said_by(&lives)
+        };
+        assert!(said.contains("sandbox `box`"), "{said}");
+        // Home, or where the next step finds it.
+        let home = said.contains("1 commit on cofferdam/box");
+        assert!(home || said.contains("cofferdam collect box"), "{said}");
+        lives.cofferdam(&["collect", "box"]).expect_code(0);
+        let last = lives.git(&["log", "-1", "--format=%s", "cofferdam/box"]);
+        assert_eq!(last, "kept", "{said}");
+        assert_eq!(lives.state("box"), "stopped", "{said}");
+        lives.cofferdam(&["start", "box"]).expect_code(0);
+        let again = lives.run(&["--in", "box"], "git log -1 | grep kept");
+        again.expect_code(0);
     }
 }
 

@@ -1,11 +1,13 @@
 //! Ctrl-C and its relatives during a run.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cofferdam_lab::way::{Strategy, Way};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
+use crate::containers::{making, worlds};
 use crate::environment::{TestEnvironment, finish};
 
 /// Starts a run that commits and then waits for ever, and sends `signal` when it waits.
@@ -39,8 +41,15 @@ fn stopped(
     let mut arguments = vec!["run"];
     arguments.extend_from_slice(options);
     arguments.extend_from_slice(&["--", "sh", "-c", script]);
-    let mut child = environment
-        .command(&arguments)
+    let (said, took) = signalled(environment.command(&arguments), signals, code);
+    assert!(took < Duration::from_secs(20), "{said}");
+    said
+}
+
+/// What a command of such a run says, and how long it takes from the first signal on.
+#[track_caller]
+fn signalled(mut command: Command, signals: &[Signal], code: i32) -> (String, Duration) {
+    let mut child = command
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -70,11 +79,11 @@ fn stopped(
         std::thread::sleep(Duration::from_millis(200));
     }
     let done = finish(child);
+    let took = start.elapsed();
     let said = reader.join().unwrap();
     assert_eq!(done.status.code(), Some(code), "{said}");
-    assert!(start.elapsed() < Duration::from_secs(20), "{said}");
     assert!(said.contains("stopping the agent"), "{said}");
-    said
+    (said, took)
 }
 
 const COMMITS_AND_WAITS: &str =
@@ -105,6 +114,48 @@ fn head_too_and_by_other_signals() {
     );
     environment.expect_clean();
     interrupted(&["--merge-to-head"], COMMITS_AND_WAITS, Signal::HUP, 129);
+}
+
+/// In a container, which is gone with its run. The agent that ignores it is ended there too.
+#[test]
+fn one_in_a_container_is_gone_and_its_commits_are_home() {
+    let deaf = format!("trap '' INT TERM HUP; {COMMITS_AND_WAITS}");
+    for world in worlds() {
+        let environment = &world.environment;
+        for (options, branch, script) in [
+            (&["--branch", "feature"][..], "feature", COMMITS_AND_WAITS),
+            (&["--head"], "main", deaf.as_str()),
+        ] {
+            let agent = ["--name", "one", "--", "sh", "-c", script];
+            let words = making("run", world.engine, &[options, &agent].concat());
+            let command = world.command(&words);
+            let (said, _) = signalled(command, &[Signal::INT], 130);
+            let what = format!("{} {options:?}: {said}", world.engine);
+            assert!(
+                said.contains(&format!("landed: 1 commit on {branch}")),
+                "{what}"
+            );
+            let last = environment.git(&["log", "-1", "--format=%s", branch]);
+            assert_eq!(last, "a", "{what}");
+            // Before any other command of ours could take it away.
+            let began = Instant::now();
+            while !world.containers().is_empty() {
+                assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            let listed = world.cofferdam(&["list", "--json"]).expect_code(0);
+            let listed: Vec<Value> = serde_json::from_str(&listed.stdout).unwrap();
+            let interrupted = listed.iter().any(|one| one["interrupted"] == true);
+            assert!(!interrupted, "{what}{listed:?}");
+            // It stays as long as its branch.
+            if listed.iter().any(|one| one["name"] == "one") {
+                world
+                    .cofferdam(&["delete", "--force", "one"])
+                    .expect_code(0);
+            }
+        }
+        world.expect_clean();
+    }
 }
 
 #[test]

@@ -78,9 +78,15 @@ pub enum Failure {
     /// Its commits are on its branch, and how many they are is not known.
     #[error("git does not say what is on its branch: {0}")]
     Git(#[from] GitError),
-    /// It went well, and that could not be written down.
+    /// How it begins, or that it has ended well, could not be written down.
     #[error(transparent)]
     State(#[from] FileError),
+    /// The same of who left its commits, which are there.
+    #[error("its commits are on branch `{branch}`, and that could not be written down: {source}")]
+    Unwritten {
+        branch: BranchName,
+        source: FileError,
+    },
 }
 
 impl TaskReport {

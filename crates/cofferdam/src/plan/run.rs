@@ -180,6 +180,7 @@ impl Running<'_> {
                     known.sandbox = sandbox.unwrap_or(known.sandbox);
                     known.done = true;
                     done.review = Some(report);
+                    (done.commits, done.sandbox) = (known.commits, Some(known.sandbox.clone()));
                 }
                 Err(failure) => return (Stage::Review, Err(failure)),
             }
@@ -213,6 +214,9 @@ impl Running<'_> {
             done: task.review.is_none() || commits == 0,
         };
         done.work = Some(report);
+        // They are there, whatever can be written down.
+        done.commits = commits;
+        done.sandbox = Some(known.sandbox.clone());
         self.state.lock().await.put(&task.name, known.clone())?;
         Ok(known)
     }
@@ -262,7 +266,20 @@ impl Running<'_> {
     async fn left(&self, task: &PlannedTask, begun: &mut Begun, by: Slug) -> Result<(), Failure> {
         begun.sandbox = Some(by);
         let mut state = self.state.lock().await;
-        Ok(state.put_begun(&task.name, begun.clone())?)
+        let written = state.put_begun(&task.name, begun.clone());
+        written.map_err(|source| Failure::Unwritten {
+            branch: task.branch.clone(),
+            source,
+        })
+    }
+
+    /// Who left commits on this branch, where a disk was full when that was to be written down.
+    fn left_by(&self, branch: &BranchName) -> Result<Option<Slug>, Failure> {
+        let home = &self.options.each.caller.home;
+        let entries = registry::list(home, Some(&self.repository.top))?.entries;
+        let mut of_it = entries.into_iter().map(|Entry { record, .. }| record);
+        let found = of_it.find(|record| record.branch.as_ref() == Some(branch));
+        Ok(found.map(|record| record.name))
     }
 
     /// One run on the task's branch. Also says how many commits of the task are on it then, whoever made them, and by which sandbox
@@ -309,7 +326,8 @@ impl Running<'_> {
                 if let (Some(name), Some(Landing::Landed { .. })) =
                     (&error.kept.name, &error.kept.landing)
                 {
-                    self.left(task, &mut begun, name.clone()).await?;
+                    // Its own end says more than a full disk, and where they are.
+                    let _ = self.left(task, &mut begun, name.clone()).await;
                 }
                 return Err(Failure::Run(Box::new(error)));
             }
@@ -321,7 +339,11 @@ impl Running<'_> {
             Landing::Landed { .. } | Landing::Nothing => {
                 self.tell(task, stage, What::Finished(&report));
                 let commits = self.commits(task, &begun).await?;
-                Ok((report, commits, begun.sandbox))
+                let by = match begun.sandbox {
+                    None if commits > 0 => self.left_by(&task.branch)?,
+                    by => by,
+                };
+                Ok((report, commits, by))
             }
             Landing::Kept { .. } | Landing::Refused { .. } => {
                 Err(Failure::Landing(Box::new(report)))

@@ -62,13 +62,22 @@ impl Recorder {
                 Err(error) => return Err(FileError::new("make", directory, error).into()),
             }
         };
+        let begun = Self::begin_in(directory.clone(), record(id));
+        if begun.is_err() {
+            // What has no record is no run, and would stay until it is the oldest.
+            let _ = fsx::remove_tree(&directory);
+        }
+        begun
+    }
+
+    fn begin_in(directory: PathBuf, record: RunRecord) -> Result<Self, RunsError> {
         fsx::private_dir(&directory)?;
         let path = directory.join(LOCK);
         let file = lock::open(&path)?;
         lock::try_hold(&file, Lock::Exclusive, &path)?;
         let this = Self {
             directory,
-            record: record(id),
+            record,
             _lock: Held::new(file),
         };
         this.save()?;

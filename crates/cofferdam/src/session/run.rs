@@ -115,7 +115,14 @@ pub async fn run(mut options: RunOptions) -> Result<RunReport, RunError> {
     for text in finished {
         events.notice(Notice::Other { text });
     }
-    let mut recorder = recorded::begin(&options, &plan, events.path()).map_err(nothing)?;
+    let mut recorder = match recorded::begin(&options, &plan, events.path()) {
+        Ok(recorder) => recorder,
+        Err(kind) => {
+            // As above.
+            let _ = owned.forget();
+            return Err(nothing(kind));
+        }
+    };
     let run = Run {
         options: &options,
         plan: &plan,

@@ -15,11 +15,11 @@ use crate::bad_input::{HEAD, whole};
 use crate::support::Env;
 
 const MAIN: &[&str] = &["refs/heads/main"];
-const FIRST: &str = "01234567-89ab-cdef-0123-456789abcdef";
-const FORK: &str = "fedcba98-7654-3210-fedc-ba9876543210";
+pub(crate) const FIRST: &str = "01234567-89ab-cdef-0123-456789abcdef";
+pub(crate) const FORK: &str = "fedcba98-7654-3210-fedc-ba9876543210";
 
 /// It commits, and gives the answer whose number is the length of its conversation. One that begins with `!` is an error.
-const CLAUDE: &str = r#"#!/bin/sh
+pub(crate) const CLAUDE: &str = r#"#!/bin/sh
 prompt=$(cat)
 id=FIRST from=
 while [ $# -gt 0 ]; do

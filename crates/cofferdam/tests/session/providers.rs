@@ -1,5 +1,6 @@
 //! Providers written outside of the library, against nothing but its public interface.
 
+mod conversations;
 mod faults;
 mod others;
 mod own;

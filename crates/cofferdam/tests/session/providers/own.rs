@@ -1,6 +1,7 @@
 //! The providers themselves: one that mounts and one whose sandboxes have files of their own, each with a fault if that is
 //! wanted. Both keep a diary and let the embedded one do the work.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -34,6 +35,8 @@ pub(super) enum Fault {
     FailPack,
     /// The same, and its isolated sandboxes end with their maker.
     LoseWork,
+    /// Its files can neither be looked at nor changed from outside.
+    NoFiles,
     /// It cannot stop its programs for a while.
     NoPause,
     /// It has no terminals to give.
@@ -298,6 +301,30 @@ impl Sandbox for Island {
 
     async fn stay(&self) -> Result<(), SandboxError> {
         self.watched.stay().await
+    }
+
+    async fn deliver(&self, parcels: OwnedFd, receipts: OwnedFd) -> Result<(), SandboxError> {
+        self.reaches_files()?;
+        self.watched.own.note("deliver");
+        self.watched.inner.deliver(parcels, receipts).await
+    }
+
+    async fn browse(&self, question: OwnedFd, seen: OwnedFd) -> Result<(), SandboxError> {
+        self.reaches_files()?;
+        self.watched.own.note("browse");
+        self.watched.inner.browse(question, seen).await
+    }
+}
+
+impl Island {
+    fn reaches_files(&self) -> Result<(), SandboxError> {
+        match self.watched.own.fault {
+            Fault::NoFiles => Err(SandboxError::Files {
+                action: "reach files in",
+                reason: "the wire was cut".to_owned(),
+            }),
+            _ => Ok(()),
+        }
     }
 }
 
