@@ -29,7 +29,7 @@ fn user() -> Lives {
     lives
 }
 
-fn at(lives: &Lives, words: &[&str]) -> OnTerminal {
+pub(crate) fn at(lives: &Lives, words: &[&str]) -> OnTerminal {
     let mut command = lives.command(&[&["interactive"], words].concat());
     let path = format!("{}/tools/bin:/usr/bin:/bin", lives.home().display());
     command.env("PATH", path);
