@@ -37,8 +37,10 @@ pub struct TaskReport {
     pub review: Option<RunReport>,
     /// New on its branch, of both, also of earlier runs of the plan.
     pub commits: usize,
-    /// By which `merge` knows what is on its branch.
+    /// By which `merge` knows what is on its branch. `None` too where that sandbox is gone.
     pub sandbox: Option<Slug>,
+    /// No sandbox has it any more, and its branch has commits that what is checked out has not: git merges them.
+    pub is_gits: bool,
     /// What became of it.
     pub end: TaskEnd,
 }
@@ -102,6 +104,7 @@ impl TaskReport {
             review: None,
             commits: 0,
             sandbox: None,
+            is_gits: false,
             end,
         }
     }

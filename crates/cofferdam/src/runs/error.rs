@@ -38,6 +38,14 @@ pub enum RunsError {
         /// What was to be the new directory.
         to: PathBuf,
     },
+    /// The directory in which it was to be made.
+    #[error("{} cannot be made: the directory that it is to be in is not there", to.display())]
+    NoParent {
+        /// Whose conversation it is.
+        run: RunId,
+        /// What was to be the new directory.
+        to: PathBuf,
+    },
     /// Nothing is exported of a run that somebody has open.
     #[error("run {0} goes on")]
     AtWork(RunId),
