@@ -339,6 +339,13 @@ fn runs_hint(error: &RunsError) -> Option<String> {
         RunsError::NotNew { run, .. } => Some(format!(
             "name a directory that is not there yet: `cofferdam runs export {run} DIR`"
         )),
+        RunsError::NoParent { run, to } => to.parent().map(|parent| {
+            format!(
+                "make that one first: `mkdir -p {} && cofferdam runs export {run} {}`",
+                shell_word(parent),
+                shell_word(to)
+            )
+        }),
         RunsError::File(_) | RunsError::Unreadable { .. } => None,
     }
 }

@@ -23,11 +23,14 @@ use crate::text::printable_path;
 pub struct FileError {
     /// What was tried, as a verb: "create", "write", "read" …
     pub action: &'static str,
+    /// The file or directory.
     pub path: PathBuf,
+    /// What the system said.
     pub source: io::Error,
 }
 
 impl FileError {
+    /// `action` fits "cannot … PATH": "read", "create the directory".
     pub fn new(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self {
             action,
@@ -36,6 +39,7 @@ impl FileError {
         }
     }
 
+    /// Whether it failed because nothing is there (`ENOENT`).
     pub fn is_not_found(&self) -> bool {
         self.source.kind() == io::ErrorKind::NotFound
     }
@@ -48,6 +52,7 @@ impl FileError {
 
 /// Attaches action and path to an [`io::Result`].
 pub trait Context<T> {
+    /// `action` fits "cannot … PATH", as in [`FileError::new`].
     fn context(self, action: &'static str, path: &Path) -> Result<T, FileError>;
 }
 

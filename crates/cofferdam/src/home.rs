@@ -24,6 +24,7 @@ impl Home {
         Self(path.into())
     }
 
+    /// The directory itself, absolute.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -73,6 +74,7 @@ impl Home {
         self.0.join("runs")
     }
 
+    /// Where the record of one run is.
     pub fn run(&self, id: RunId) -> PathBuf {
         self.runs().join(id.to_string())
     }
@@ -87,6 +89,7 @@ impl Home {
         self.0.join("state")
     }
 
+    /// The state directory of one sandbox.
     pub fn sandbox(&self, id: SandboxId) -> PathBuf {
         self.state().join(id.to_string())
     }
@@ -151,6 +154,7 @@ impl Home {
         self.0.join("net")
     }
 
+    /// What the wall writes down of one sandbox.
     pub fn network_log(&self, id: SandboxId) -> PathBuf {
         self.network_logs().join(format!("{id}.jsonl"))
     }

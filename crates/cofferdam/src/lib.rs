@@ -7,6 +7,7 @@
 //! Whole programs to begin with are in `examples/`: `run`, `session`, `interactive`, `plan` and `own_agent`. They need no key and no
 //! network: `cargo run --example run -- DIRECTORY`.
 
+#![warn(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod agent;

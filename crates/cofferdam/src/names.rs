@@ -68,6 +68,7 @@ impl Slug {
         Ok(Self(slug))
     }
 
+    /// The slug as text: lower case letters, digits and `-`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -123,6 +124,7 @@ impl From<Slug> for String {
 pub struct BranchName(String);
 
 impl BranchName {
+    /// Its short name, without `refs/heads/`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -271,6 +273,7 @@ impl RepoPath {
         path.canonicalize().map(Self)
     }
 
+    /// Absolute, and without symlinks.
     pub fn as_path(&self) -> &Path {
         &self.0
     }
@@ -312,6 +315,7 @@ impl VolumeName {
         Self(name.to_owned())
     }
 
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

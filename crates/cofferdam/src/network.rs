@@ -21,6 +21,7 @@ pub enum NetworkKind {
 pub struct NoSuchKind(String);
 
 impl NetworkKind {
+    /// From the narrowest to the widest.
     pub const ALL: [Self; 3] = [Self::None, Self::Allowlist, Self::Open];
 
     /// As `--network` calls it.

@@ -25,6 +25,7 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// Whether it ended by itself, with code 0.
     pub fn success(self) -> bool {
         self == Self::Code(0)
     }
@@ -60,23 +61,53 @@ impl std::fmt::Display for Exit {
 /// Why a host process gave no output.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
+    /// There is no such program, or it may not be executed.
     #[error("cannot start `{program}`: {source}")]
-    Start { program: String, source: io::Error },
+    Start {
+        /// As it was called.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It was killed, with all that it had started.
     #[error("`{program}` did not finish within {} s", limit.as_secs_f32())]
-    TimedOut { program: String, limit: Duration },
+    TimedOut {
+        /// As it was called.
+        program: String,
+        /// How long it had.
+        limit: Duration,
+    },
+    /// Its caller had enough: it was killed.
     #[error("`{program}` was cancelled")]
-    Cancelled { program: String },
+    Cancelled {
+        /// As it was called.
+        program: String,
+    },
+    /// Nobody keeps so much; it was killed.
     #[error("`{program}` printed more than {limit} bytes")]
-    TooMuchOutput { program: String, limit: usize },
+    TooMuchOutput {
+        /// As it was called.
+        program: String,
+        /// In bytes.
+        limit: usize,
+    },
+    /// A pipe to it broke in a way that no pipe does.
     #[error("lost contact with `{program}`: {source}")]
-    Io { program: String, source: io::Error },
+    Io {
+        /// As it was called.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
 }
 
 /// What a process reads on standard input.
 #[derive(Debug, Default)]
 pub enum Input {
+    /// It is at its end at once.
     #[default]
     Nothing,
+    /// All of these, and then it is at its end.
     Bytes(Vec<u8>),
     /// A pipe's read end or a file.
     Fd(OwnedFd),
@@ -87,22 +118,30 @@ pub enum Input {
 pub enum Sink {
     /// Kept in memory; more than this many bytes is an error.
     Capture(usize),
+    /// An open file, pipe or socket.
     Fd(OwnedFd),
+    /// It is thrown away.
     Nothing,
 }
 
 /// One host process to run.
 #[derive(Debug)]
 pub struct Invocation {
+    /// Looked for as `execvp(3)` does, unless it is a path.
     pub program: OsString,
+    /// Without the program's name.
     pub arguments: Vec<OsString>,
     /// The whole environment; nothing is inherited.
     pub environment: BTreeMap<OsString, OsString>,
+    /// Where it runs.
     pub directory: PathBuf,
+    /// What it reads on standard input.
     pub input: Input,
+    /// Where its standard output goes.
     pub output: Sink,
     /// Sees standard error as it comes; it must be quick.
     pub watch: Option<Watch>,
+    /// It is killed after this long.
     pub limit: Duration,
     /// For what is over in milliseconds and would leave something behind if it were ended half-way: given up, it
     /// may take so long to end by itself.
@@ -129,6 +168,7 @@ const TERM_GRACE: Duration = Duration::from_secs(1);
 const ERROR_TAIL: usize = 16 << 10;
 
 impl Invocation {
+    /// Without arguments and variables, with an empty standard input.
     pub fn new(program: impl Into<OsString>, directory: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -143,6 +183,7 @@ impl Invocation {
         }
     }
 
+    /// More arguments, after those that it has.
     #[must_use]
     pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         self.arguments
@@ -150,6 +191,7 @@ impl Invocation {
         self
     }
 
+    /// A variable of its environment.
     #[must_use]
     pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.insert(key.into(), value.into());
@@ -241,7 +283,9 @@ pub struct Running {
 /// What a process that ended left behind.
 #[derive(Debug)]
 pub struct Finished {
+    /// Its exit code, or the signal that killed it.
     pub exit: Exit,
+    /// What it printed there, where it was to be kept.
     pub stdout: Vec<u8>,
     /// The last 16 KiB.
     pub stderr: Vec<u8>,
@@ -273,6 +317,7 @@ impl Running {
         true
     }
 
+    /// Waits for its end. Fails where it takes longer than its limit, prints too much or is cancelled: all of these kill it.
     pub async fn finish(mut self, cancel: &CancellationToken) -> Result<Finished, ProcessError> {
         let program = self.program.clone();
         let (limit, capture) = (self.limit, self.capture);

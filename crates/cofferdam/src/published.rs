@@ -12,15 +12,19 @@ pub const MOST_PORTS: usize = 64;
 /// A port of this machine's loopback, and the one inside that it leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PublishedPort {
+    /// The port here.
     pub host: NonZeroU16,
+    /// The port in the sandbox.
     pub inside: NonZeroU16,
 }
 
 /// A text names no ports.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
+    /// Neither a number nor a pair of them; here it is.
     #[error("`{}` is no port such as 3000, or 8080:80 for port 80 inside at port 8080 here", .0.escape_debug())]
     NoPort(String),
+    /// It begins with an address; here it is.
     #[error(
         "`{}` is not this machine's loopback: leave the address out, nobody else's machine comes in", .0.escape_debug()
     )]
@@ -28,6 +32,7 @@ pub enum PortError {
     /// Two would lead to different places.
     #[error("port {0} of this machine is named twice")]
     Twice(NonZeroU16),
+    /// More than one sandbox publishes.
     #[error("more than {MOST_PORTS} ports")]
     TooMany,
 }

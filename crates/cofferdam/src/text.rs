@@ -11,6 +11,7 @@ pub const LINE_LIMIT: usize = 1 << 20;
 /// One line of output without its line end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line<'a> {
+    /// What was printed, any bytes; of a long one how it begins.
     pub bytes: &'a [u8],
     /// The line was longer than the bound; the rest was dropped.
     pub truncated: bool,

@@ -145,6 +145,7 @@ fn in_runs(error: &RunsError) -> Cause<'_> {
         | RunsError::Unknown { .. }
         | RunsError::NoConversation(_)
         | RunsError::NotNew { .. }
+        | RunsError::NoParent { .. }
         | RunsError::AtWork(_) => None,
     }
 }

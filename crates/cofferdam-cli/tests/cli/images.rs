@@ -6,14 +6,16 @@ use std::process::Stdio;
 use cofferdam_lab::skip;
 use cofferdam_lab::turn::Turn;
 
-use crate::containers::{World, own, worlds};
+use crate::containers::{IMAGE, World, own, worlds};
 use crate::environment::{Done, TestEnvironment, finish};
-use crate::readme::blocks;
+use crate::readme::{AGENT, blocks};
 
 /// An image with a shell alone; `scripts/test` makes it.
 pub(crate) const SHELL: &str = "busybox:latest";
 /// The base that is taken where nobody names another. All tests of an engine have one: [`Turn::of_image`].
 pub(crate) const BASE: &str = "cofferdam-base:latest";
+/// Any image, as README calls it.
+const MINE: &str = "my-image";
 
 pub(crate) fn dockerfile(environment: &TestEnvironment, text: &str) {
     environment.write(".cofferdam/Dockerfile", text);
@@ -361,6 +363,68 @@ fn base_of_a_day() -> String {
     name.unwrap().to_owned()
 }
 
+/// The words of one of README's lines, without `cofferdam` and its comment, and more.
+fn words_of(line: &str, more: &[&str]) -> Vec<String> {
+    let line = line.split(" #").next().unwrap().trim_end();
+    let line = line.strip_prefix("cofferdam ").unwrap();
+    let (words, prompt) = line.split_once(" '").unwrap_or((line, ""));
+    let prompt = prompt.trim_end_matches('\'');
+    let words = words
+        .split(' ')
+        .chain((!prompt.is_empty()).then_some(prompt));
+    let words = words.chain(more.iter().copied());
+    words.map(str::to_owned).collect()
+}
+
+/// The same of lines that need no base: with an agent in an image that a repository builds on one that is there, and in any image.
+#[test]
+fn a_container_without_the_base_as_readme_has_it() {
+    let _turn = Turn::of_image(MINE).unwrap();
+    for world in worlds().iter().filter(|world| world.engine == "docker") {
+        let environment = &world.environment;
+        let typed = |line: &str| {
+            let words = words_of(line, &[]);
+            world.cofferdam(&words.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        let [in_a_container, of_a_repository] = &blocks("### In a container")[..] else {
+            panic!("README has other blocks");
+        };
+        let line = |block: &[String], start: &str| {
+            let found = block.iter().find(|line| line.starts_with(start));
+            found.cloned().unwrap_or_else(|| panic!("no {start}"))
+        };
+        own("docker", &["tag", IMAGE, MINE]).unwrap();
+        let text = format!("FROM {IMAGE}\nCOPY claude /bin/\nRUN chmod 755 /bin/claude\n");
+        dockerfile(environment, &text);
+        environment.write(".cofferdam/claude", AGENT);
+        environment.write(".cofferdam/.env", "ANTHROPIC_API_KEY=secret\n");
+        let shown = typed(&line(of_a_repository, "cofferdam build ")).expect_code(1);
+        let command = hinted(&shown);
+        world.builds(&command.iter().map(String::as_str).collect::<Vec<_>>());
+
+        let ran = typed(&line(in_a_container, "cofferdam run ")).expect_code(0);
+        let image = format!("image {}", world.image());
+        assert!(ran.to_string().contains(&image), "{ran}");
+        let landed = environment.git(&["log", "-1", "--format=%s", "main"]);
+        assert_eq!(landed, "fixed", "{ran}");
+        let prompt = environment.read("prompt.txt");
+        assert!(prompt.starts_with("make the tests pass"), "{prompt}");
+
+        typed(&line(in_a_container, "cofferdam create box ")).expect_code(0);
+        let words = ["exec", "box", "--", "git", "log", "-1", "--format=%s"];
+        let inside = world.cofferdam(&words).expect_code(0);
+        assert_eq!(inside.stdout, "fixed\n");
+        world.cofferdam(&["delete", "box"]).expect_code(0);
+
+        let removed = typed(&line(of_a_repository, "cofferdam docker remove-image"));
+        let removed = removed.expect_code(0);
+        assert!(removed.stderr.contains("removed"), "{removed}");
+        world.expect_no_image();
+        own("docker", &["rmi", MINE]).unwrap();
+        world.expect_clean();
+    }
+}
+
 /// README's words, typed. Where its Debian cannot be pulled, the one that scripts/test makes has its name; who answers the agent is
 /// missing (`agents::work` has a model for it).
 // covers: S3-18 S3-31
@@ -371,28 +435,18 @@ fn a_container_as_readme_has_it() {
         return;
     }
     let _turn = Turn::of_image(BASE).unwrap();
+    let _mine = Turn::of_image(MINE).unwrap();
     let (base, of_a_day) = ("debian:bookworm-slim", base_of_a_day());
     for world in worlds().iter().filter(|world| world.engine == "docker") {
         if let Err(why) = own("docker", &["image", "inspect", base]) {
             skip!("docker: {why}");
             continue;
         }
-        own("docker", &["tag", "git:latest", "my-image"]).unwrap();
+        own("docker", &["tag", IMAGE, MINE]).unwrap();
         let is_pulled = own("docker", &["image", "inspect", &of_a_day]).is_ok();
         if !is_pulled {
             own("docker", &["tag", base, &of_a_day]).unwrap();
         }
-        let words_of = |line: &str, more: &[&str]| -> Vec<String> {
-            let line = line.split(" #").next().unwrap().trim_end();
-            let line = line.strip_prefix("cofferdam ").unwrap();
-            let (words, prompt) = line.split_once(" '").unwrap_or((line, ""));
-            let prompt = prompt.trim_end_matches('\'');
-            let words = words
-                .split(' ')
-                .chain((!prompt.is_empty()).then_some(prompt));
-            let words = words.chain(more.iter().copied());
-            words.map(str::to_owned).collect()
-        };
         let typed = |line: &str, more: &[&str]| {
             let words = words_of(line, more);
             world.cofferdam(&words.iter().map(String::as_str).collect::<Vec<_>>())
@@ -456,7 +510,7 @@ fn a_container_as_readme_has_it() {
                 other => panic!("nobody knows what `{other}` is to do"),
             }
         }
-        own("docker", &["rmi", "my-image"]).unwrap();
+        own("docker", &["rmi", MINE]).unwrap();
         own("docker", &["rmi", BASE]).unwrap();
         if !is_pulled {
             own("docker", &["rmi", &of_a_day]).unwrap();

@@ -171,7 +171,8 @@ fn one_that_fails_ends_none_but_those_that_wait_for_it() {
             .contains("after-bad: skipped, as bad did not end well"),
         "{done}"
     );
-    assert!(done.stdout.ends_with("not done: 2 of 5 tasks\n"), "{done}");
+    let tail = "\n2 of 5 tasks are done; the same command runs what is left\n";
+    assert!(done.stdout.ends_with(tail), "{done}");
     // Mended, only what had not ended well is run.
     let tasks = [&[does("bad", "true", "")], &tasks[1..]].concat();
     plan_of(&environment, &tasks);
@@ -192,7 +193,31 @@ fn one_that_fails_ends_none_but_those_that_wait_for_it() {
         row(&done, "after-good").contains("skipped after good"),
         "{done}"
     );
+    let tail = "tasks are done; the same command without `--again` runs what is left\n";
+    assert!(done.stdout.ends_with(tail), "{done}");
     assert!(done.stderr.contains("nothing to commit"), "{done}");
+}
+
+/// `merge` is named with a sandbox that it finds, else git is, as long as there is something to merge.
+#[test]
+fn commits_whose_sandbox_is_gone_are_merged_by_git() {
+    let environment = TestEnvironment::with_repository();
+    plan_of(&environment, &[commits("one", "")]);
+    let next = |step: &str| {
+        let done = run(&environment, &[]).expect_code(0);
+        let is = |words: &str| row(&done, "one").trim_end().ends_with(words);
+        assert!(is(step), "{step}: {done}");
+        if step == "cofferdam/one" {
+            assert!(!row(&done, "one").contains("merge"), "{done}");
+        }
+    };
+    next("cofferdam merge one");
+    next("cofferdam merge one");
+    let line = "mkdir ~/away && mv ~/.cofferdam/state/* ~/away";
+    environment.shell(line).expect_code(0);
+    next("git merge cofferdam/one");
+    environment.git(&["merge", "-q", "cofferdam/one"]);
+    next("cofferdam/one");
 }
 
 /// Process 1 of its sandbox is killed while the agent of another task is at work; a third one has not begun.

@@ -56,6 +56,39 @@ fn standard_input_is_the_prompt_where_there_is_no_other() {
     assert!(done.stderr.contains("  | from a file"), "{done}");
 }
 
+/// Where the work is merged into what is checked out the agent's branch is made for it, under the name that the prompt says.
+#[test]
+fn a_template_names_the_branch_that_is_made_for_the_run() {
+    let merged: &[&str] = &["--merge-to-head"];
+    for (options, named) in [
+        (merged, None),
+        (&["--merge-to-head", "--name", "one"], Some("cofferdam/one")),
+        (&["--head"], Some("work/target")),
+    ] {
+        let environment = TestEnvironment::with_repository();
+        environment.git(&["switch", "-qc", "work/target"]);
+        environment.write(
+            "task.md",
+            "{{SOURCE_BRANCH}} for {{TARGET_BRANCH}}: !`git symbolic-ref --short HEAD; echo {{SOURCE_BRANCH}} {{TARGET_BRANCH}}`\n",
+        );
+        environment.git(&["add", "task.md"]);
+        environment.git(&["commit", "-qm", "template"]);
+        let options = [options, &["--prompt-file", "task.md"]].concat();
+        let script =
+            "cat > said; git symbolic-ref --short HEAD > on; git add said on; git commit -qm said";
+        environment.run(&options, script).expect_code(0);
+        let (said, on) = (environment.read("said"), environment.read("on"));
+        let on = on.trim_end();
+        assert!(named.is_none_or(|name| name == on), "{options:?}: {on}");
+        assert!(named.is_some() || on.starts_with("cofferdam/"), "{on}");
+        assert_eq!(
+            said.trim_end(),
+            format!("{on} for work/target: {on}\n{on} work/target"),
+            "{options:?}"
+        );
+    }
+}
+
 /// `git log | cofferdam run --prompt 'explain'`: both count, and what is piped is nobody's template.
 #[test]
 fn what_is_piped_in_is_added_to_the_prompt_of_an_option() {

@@ -123,7 +123,7 @@ fn the_table_is_of_this_benchmark() {
 }
 
 /// Called like a real agent: it commits what it was asked, and has done all when there are four commits.
-const AGENT: &str = r#"#!/bin/sh
+pub(crate) const AGENT: &str = r#"#!/bin/sh
 cat >> prompt.txt
 echo "$@" >> prompt.txt
 git add prompt.txt

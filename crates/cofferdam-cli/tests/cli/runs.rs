@@ -585,6 +585,19 @@ fn a_conversation_is_exported_into_a_new_directory() {
         assert_eq!(refused.expect_code(1).stderr, says);
     }
     assert_eq!(files(), before);
+    // What the hint says works.
+    let words = ["runs", "export", "one", "none/new"];
+    let refused = user.0.cofferdam(&words).expect_code(1);
+    let parent = user.0.repository().join("none");
+    let says = format!(
+        "error: {to} cannot be made: the directory that it is to be in is not there\n\
+         hint: make that one first: `mkdir -p {} && cofferdam runs export {run} {to}`\n",
+        parent.display(),
+        to = parent.join("new").display()
+    );
+    assert_eq!(refused.stderr, says);
+    user.0.shell("mkdir -p none").expect_code(0);
+    user.0.cofferdam(&words).expect_code(0);
 }
 
 /// A run whose conversation is not there any more is not gone on with as if it were.

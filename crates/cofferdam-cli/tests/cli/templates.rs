@@ -47,13 +47,98 @@ case $prompt in
 esac
 "#;
 
+/// It does what a prompt says, by the words that stand in it, whatever program the backlog has.
+const READER: &str = r#"
+prompt=$(cat)
+said() { printf '%s\n' "$prompt"; }
+# The command that stands behind these words.
+after() { said | sed -n "s/.*$1 \`\([^\`]*\)\`.*/\1/p" | head -n 1; }
+with_id() { eval "$(printf '%s\n' "$1" | sed "s/\bID\b/$2/")"; }
+items() { said | grep -oE '"(number|id)": ?("[^"]*"|[0-9]+)' | sed 's/.*: *//; s/"//g'; }
+work() {
+    view=$(after 'Look at an item with')
+    if [ -n "$view" ]; then seen=$(with_id "$view" "$1"); else seen=$prompt; fi
+    case $seen in *"body of $1"*) ;; *) echo "what is item $1? $seen"; exit 8 ;; esac
+    echo "$1" > "done-$1.txt"; git add "done-$1.txt"; git commit -qm "item $1"
+    with_id "$(after 'Then close [a-z ]*with')" "$1" || exit 7
+    case $prompt in *'commit what that changes in `.beads`'*) git commit -qm "$1 is closed" -- .beads ;; esac
+}
+case $prompt in
+    'Plan the next work'*)
+        review=
+        case $prompt in *'"review"'*) review=', "review": {"prompt_file": "review.md"}' ;; esac
+        tasks=
+        for item in $(items); do
+            case $prompt in *"cofferdam/task-$item"*) continue ;; esac
+            tasks="$tasks${tasks:+, }{\"name\": \"task-$item\", \"prompt_file\": \"work.md\", \"args\": {\"ID\": \"$item\", \"TITLE\": \"x\"}$review}"
+        done
+        echo "<plan>{\"tasks\": [$tasks]}</plan>" ;;
+    'Work on item '*) work "$(said | sed -n '1s/^Work on item \([^ ]*\) .*/\1/p')" ;;
+    'Work on one open item'*)
+        item=$(items | head -n 1)
+        if [ -n "$item" ]; then work "$item"; else echo '<promise>COMPLETE</promise>'; fi ;;
+    'Review the work'*) ;;
+    *) echo "what is this: $prompt"; exit 9 ;;
+esac
+"#;
+/// As the real one answers where nobody has a terminal; its issues are files of two lines.
+const GH: &str = r#"#!/bin/sh
+[ "$GH_TOKEN" = token ] || { echo 'gh: To use GitHub CLI in automation, set the GH_TOKEN environment variable.' >&2; exit 4; }
+[ "$GH_REPO" = acme/tool ] || { echo 'none of the git remotes configured for this repository point to a known GitHub host' >&2; exit 1; }
+command="$1 $2"
+shift 2
+case $command in
+    'issue list')
+        [ "$*" = '--state open --limit 100 --json number,title,labels' ] || { echo "unknown: $*" >&2; exit 1; }
+        found=
+        for issue in $(ls /mnt/issues/open | sort -rn); do
+            found="$found${found:+,}{\"labels\":[],\"number\":$issue,\"title\":\"$(sed -n 1p "/mnt/issues/open/$issue")\"}"
+        done
+        echo "[$found]" ;;
+    'issue view')
+        issue=/mnt/issues/open/$1
+        shift
+        [ "$*" = '--json title,body,labels,comments' ] || { echo "unknown: $*" >&2; exit 1; }
+        [ -e "$issue" ] || { echo 'GraphQL: Could not resolve to an issue' >&2; exit 1; }
+        echo "{\"body\":\"$(sed -n 2p "$issue")\",\"comments\":[],\"labels\":[],\"title\":\"$(sed -n 1p "$issue")\"}" ;;
+    'issue close')
+        [ "$2" = --comment ] && [ -n "$3" ] || exit 1
+        mv "/mnt/issues/open/$1" "/mnt/issues/closed/$1"
+        echo "closed issue acme/tool#$1" >&2 ;;
+    *) echo "unknown command: $command" >&2; exit 1 ;;
+esac
+"#;
+/// The same of Beads, whose items are lines of a file in the repository.
+const BD: &str = r#"#!/bin/sh
+items=.beads/issues.jsonl
+[ -e $items ] || { echo 'Error: no beads database found' >&2; exit 1; }
+command=$1
+shift
+case $command in
+    ready)
+        [ "$*" = --json ] || { echo "unknown: $*" >&2; exit 1; }
+        echo '['
+        grep '"status":"open"' $items | sed '$!s/$/,/'
+        echo ']' ;;
+    show) sed -n "s/.*\"id\":\"$1\",\"title\":\"\([^\"]*\)\",\"description\":\"\([^\"]*\)\".*/$1: \1\n\nDescription:\n\2/p" $items ;;
+    close)
+        [ "$2" = --reason ] && [ -n "$3" ] || exit 1
+        sed -i "/\"id\":\"$1\"/s/\"status\":\"open\"/\"status\":\"closed\"/" $items ;;
+    *) echo "unknown command: $command" >&2; exit 1 ;;
+esac
+"#;
+
 /// A user with `cofferdam` on their `PATH`, an agent and a backlog of these items.
 fn world(items: &[&str]) -> TestEnvironment {
+    world_of(AGENT, items)
+}
+
+fn world_of(agent: &str, items: &[&str]) -> TestEnvironment {
     let environment = TestEnvironment::with_repository();
     let bin = environment.home().join("bin");
     std::fs::create_dir(&bin).unwrap();
     symlink(env!("CARGO_BIN_EXE_cofferdam"), bin.join("cofferdam")).unwrap();
-    environment.write("agent.sh", AGENT);
+    environment.write("agent.sh", agent);
     for item in items {
         environment.write(&format!("backlog/{item}"), "to do\n");
     }
@@ -105,6 +190,45 @@ fn follow(environment: &TestEnvironment, template: &str, agent: &str) -> (String
         last = Some((line, done));
     }
     last.unwrap()
+}
+
+/// The same where a program that the user has below their home is the backlog's. `options` are for each command that makes a sandbox.
+fn follow_with(
+    environment: &TestEnvironment,
+    template: &str,
+    backlog: &str,
+    options: &str,
+) -> Done {
+    let done = init(environment, template, backlog, "command");
+    let typed = |line: &str| {
+        let before = "export GH_TOKEN=token; PATH=~/.local/bin:$PATH";
+        typed(environment, &format!("{before}; {line}"))
+    };
+    let mut last = None;
+    for line in next(&done) {
+        if line.starts_with("cofferdam approve") {
+            let asked = typed(&line).expect_code(1);
+            assert!(asked.stdout.contains("api.github.com"), "{asked}");
+            let (_, digest) = asked.stderr.split_once("--trust ").unwrap();
+            let digest = digest.split('`').next().unwrap();
+            typed(&format!("cofferdam approve --trust {digest}")).expect_code(0);
+            continue;
+        }
+        let line = if line.starts_with("cofferdam prompt check") {
+            format!("{line} {options}")
+        } else {
+            line.replace("-- PROGRAM", &format!("{options} -- sh ./agent.sh"))
+        };
+        last = Some(typed(&line).expect_code(0));
+    }
+    last.unwrap()
+}
+
+/// A program in a directory of their home that sandboxes show.
+fn has(environment: &TestEnvironment, program: &str, text: &str) {
+    let bin = environment.home().join(".local/bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    cofferdam::fsx::write_with_mode(&bin.join(program), text.as_bytes(), 0o755).unwrap();
 }
 
 fn files(environment: &TestEnvironment, pattern: &str) -> String {
@@ -172,6 +296,62 @@ fn items_one_after_the_other_are_reviewed_and_merged() {
     let reviews = environment.git(&["log", "--format=%s", "--grep=^review of item"]);
     assert_eq!(reviews.lines().count(), 3, "{reviews}");
     environment.expect_clean();
+}
+
+/// `gh` is found where the prompts' expressions run, has what was approved, and says of an issue what it is about.
+#[test]
+fn issues_of_github_are_worked_on_and_closed() {
+    for template in [
+        "simple-loop",
+        "sequential-reviewer",
+        "parallel-planner-with-review",
+    ] {
+        let environment = world_of(READER, &[]);
+        environment.git(&["remote", "add", "origin", "git@github.com:acme/tool.git"]);
+        has(&environment, "gh", GH);
+        let issues = environment.temporary().join("issues");
+        let (open, closed) = (issues.join("open"), issues.join("closed"));
+        for place in [&open, &closed] {
+            cofferdam::fsx::private_dir(place).unwrap();
+        }
+        for number in [3, 12] {
+            let text = format!("Title {number}\nThe body of {number}.\n");
+            let place = open.join(number.to_string());
+            cofferdam::fsx::write_private(&place, text.as_bytes()).unwrap();
+        }
+        let mount = format!("--mount {}:/mnt/issues:rw", issues.display());
+        let done = follow_with(&environment, template, "github", &mount);
+        let found = files(&environment, "done-*");
+        assert_eq!(found, "done-12.txt done-3.txt", "{template}: {done}");
+        let count = |place: &Path| place.read_dir().unwrap().count();
+        assert_eq!((count(&open), count(&closed)), (0, 2), "{template}: {done}");
+        environment.expect_clean();
+    }
+}
+
+/// What `bd close` changes is in the repository, so that only a commit brings it home.
+#[test]
+fn items_of_beads_are_closed_with_their_work() {
+    for template in ["simple-loop", "sequential-reviewer"] {
+        let environment = world_of(READER, &[]);
+        has(&environment, "bd", BD);
+        let items = ["bd-1", "bd-2"].map(|id| {
+            format!(
+                r#"{{"id":"{id}","title":"Title {id}","description":"The body of {id}.","status":"open","priority":2}}"#
+            )
+        });
+        environment.write(".beads/issues.jsonl", &format!("{}\n", items.join("\n")));
+        environment.git(&["add", ".beads"]);
+        environment.git(&["commit", "-qm", "items"]);
+        let done = follow_with(&environment, template, "beads", "");
+        let found = files(&environment, "done-*");
+        assert_eq!(found, "done-bd-1.txt done-bd-2.txt", "{template}: {done}");
+        let left = environment.read(".beads/issues.jsonl");
+        let count = left.matches(r#""status":"closed""#).count();
+        assert_eq!(count, 2, "{template}: {left}");
+        assert_eq!(environment.git(&["status", "--porcelain"]), "");
+        environment.expect_clean();
+    }
 }
 
 /// The first time one merge is in the way of a file of the user's, and one task fails. Neither is lost, nor done twice.

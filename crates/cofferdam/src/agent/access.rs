@@ -15,12 +15,16 @@ pub enum Access {
     Variable(&'static str),
     /// It has none of these variables, and may need none.
     Perhaps {
+        /// Names of environment variables.
         keys: &'static [&'static str],
         /// Why, as a fragment.
         why: &'static str,
     },
     /// It has none of these variables, and cannot work without.
-    Missing { keys: &'static [&'static str] },
+    Missing {
+        /// Names of environment variables, of which one would do.
+        keys: &'static [&'static str],
+    },
 }
 
 /// The ways in that one agent knows.

@@ -104,6 +104,7 @@ pub struct ClaudeCode {
 }
 
 impl ClaudeCode {
+    /// The agent with these options; nothing is started or looked for.
     pub fn new(options: AgentOptions) -> Self {
         Self { options }
     }

@@ -102,6 +102,7 @@ pub struct Codex {
 }
 
 impl Codex {
+    /// The agent with these options; nothing is started or looked for.
     pub fn new(options: AgentOptions) -> Self {
         Self { options }
     }

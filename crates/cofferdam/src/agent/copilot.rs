@@ -99,6 +99,7 @@ pub struct Copilot {
 }
 
 impl Copilot {
+    /// The agent with these options; nothing is started or looked for.
     pub fn new(options: AgentOptions) -> Self {
         Self { options }
     }

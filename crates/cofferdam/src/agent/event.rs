@@ -7,8 +7,11 @@ use serde::{Deserialize, Serialize};
 pub struct Usage {
     /// Not read from a cache.
     pub input_tokens: u64,
+    /// Input tokens that were written to the provider's cache.
     pub cache_creation_tokens: u64,
+    /// Input tokens that were read from the provider's cache.
     pub cache_read_tokens: u64,
+    /// Tokens that the model wrote.
     pub output_tokens: u64,
     /// What it cost, in millionths of a US dollar, where the agent says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,7 +52,9 @@ impl std::ops::AddAssign for Usage {
 /// What an agent's program tells of its use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UsageTold {
+    /// Neither tokens nor cost.
     Nothing,
+    /// Tokens, and no cost.
     Tokens,
     /// Those too.
     Cost,
@@ -61,28 +66,37 @@ pub enum UsageTold {
 pub enum AgentEvent {
     /// The agent's own words: a block or a line of them, without a line feed at its end.
     Text {
+        /// Any text, as it was sent.
         text: String,
     },
+    /// The agent uses one of its tools.
     ToolCall {
+        /// The tool, as the agent names it.
         name: String,
+        /// What it is used with, on one line.
         arguments: String,
     },
     /// The agent's own conversation record.
     Session {
+        /// As the agent's program takes it to resume.
         id: String,
     },
     /// Replaces what was reported before in this iteration.
     Usage {
+        /// Since the iteration began.
         usage: Usage,
     },
     /// A final message of the agent: the only place where a completion signal counts
-    /// ([`super::completion`]). Its words were or may have been a [`AgentEvent::Text`] before.
+    /// ([`super::completion()`]). Its words were or may have been a [`AgentEvent::Text`] before.
     Result {
+        /// The message, as it was sent.
         text: String,
+        /// Whether the agent's program calls it a failure.
         is_error: bool,
     },
     /// A line that says nothing of the above.
     Raw {
+        /// Without its line end.
         line: String,
     },
 }

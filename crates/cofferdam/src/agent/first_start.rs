@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 pub struct HomeFile {
     /// Relative to the home, without `..`.
     pub path: &'static str,
+    /// What is in the file.
     pub content: HomeContent,
 }
 

@@ -30,6 +30,7 @@ pub struct LoginFormat {
 /// The volume of an agent's login, which is there under its own file name.
 #[derive(Debug, Clone, Copy)]
 pub struct LoginVolume {
+    /// The name of the volume, the same for all repositories.
     pub name: &'static str,
     /// What else of the volume a sandbox gets where it has none, beside its login.
     pub beside: &'static [&'static str],

@@ -64,6 +64,7 @@ pub struct OpenCode {
 }
 
 impl OpenCode {
+    /// The agent with these options; nothing is started or looked for.
     pub fn new(options: AgentOptions) -> Self {
         Self { options }
     }

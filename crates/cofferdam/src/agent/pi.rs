@@ -100,6 +100,7 @@ pub struct Pi {
 }
 
 impl Pi {
+    /// The agent with these options; nothing is started or looked for.
     pub fn new(options: AgentOptions) -> Self {
         Self { options }
     }

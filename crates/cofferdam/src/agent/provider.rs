@@ -63,6 +63,7 @@ impl AgentOptions {
 /// [`super::AGENTS`] (S2-33).
 #[derive(Debug)]
 pub struct AgentKind {
+    /// What the agent is called on the command line and in files.
     pub name: &'static str,
     /// For help texts: a fragment.
     pub about: &'static str,
@@ -81,6 +82,7 @@ pub struct AgentKind {
 /// A program in the registry of npm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Npm {
+    /// Its name there, without a version.
     pub package: &'static str,
     /// The oldest Node.js that it says it is for, by its first number. On an older one `npm` installs an older
     /// version, without a word, wherever none is named.
@@ -118,6 +120,7 @@ pub struct BaseUrl {
 
 /// An agent: how to start it and how to read it. Users may write their own.
 pub trait AgentProvider: Send + Sync + fmt::Debug {
+    /// What it is called, in messages and in records.
     fn name(&self) -> &str;
 
     /// What its user chose, to start the same once more.
@@ -171,6 +174,7 @@ pub trait AgentProvider: Send + Sync + fmt::Debug {
         quota::quota(error)
     }
 
+    /// The command of one start. Fails where the agent cannot serve the request; nothing is started then.
     fn command(&self, request: &AgentRequest) -> Result<AgentCommand, AgentError>;
 
     /// The command of its own terminal interface, with the prompt as its first message where there is one. Its

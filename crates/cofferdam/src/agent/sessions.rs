@@ -42,6 +42,7 @@ pub struct SessionLayout {
 pub struct SessionFile {
     /// Relative to [`SessionLayout::root`], with `/`.
     pub path: String,
+    /// The content of the file.
     pub bytes: Vec<u8>,
 }
 
@@ -73,6 +74,7 @@ pub struct SessionCommands {
 pub struct SessionError {
     /// Printable.
     pub path: String,
+    /// A sentence fragment.
     pub why: &'static str,
 }
 

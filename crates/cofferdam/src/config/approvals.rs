@@ -23,12 +23,20 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The file cannot be used: then nothing is approved.
 #[derive(Debug, thiserror::Error)]
 pub enum ApprovalError {
+    /// It could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Another process holds its lock.
     #[error("another command is changing what is approved")]
     Busy,
+    /// It was written by somebody else, or was cut short.
     #[error("{path} is not what cofferdam writes there: {reason}")]
-    Content { path: String, reason: String },
+    Content {
+        /// The file, safe for a terminal.
+        path: String,
+        /// What is wrong there, as a sentence fragment.
+        reason: String,
+    },
 }
 
 /// What was approved for one repository.
@@ -113,10 +121,13 @@ pub fn approve(
 /// What there was to revoke.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Revoked {
+    /// Lines were approved, and are not any more.
     Lines,
+    /// Nothing was approved.
     Nothing,
     /// The file could not be used, so nothing was in force for any repository. It has this name now.
     Unreadable {
+        /// Where the unusable file is now.
         kept: PathBuf,
     },
 }

@@ -30,7 +30,9 @@ const CHECKS: &str = "gate.checks: ";
 /// A repository's file without what nobody has approved, and what it asks for so in vain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sifted {
+    /// What is in force.
     pub granted: Config,
+    /// What is not, and would be if it were approved.
     pub waiting: Vec<Asked>,
 }
 

@@ -30,6 +30,7 @@ pub struct Config {
     pub allow: Option<Vec<LocatedRule>>,
     /// In the file's order.
     pub sync: Vec<Located<SyncRule>>,
+    /// Variables of sandboxes, by their names.
     pub env: BTreeMap<String, Located<Variable>>,
     /// In the file's order.
     pub on_sync: Vec<Located<SyncHook>>,
@@ -50,6 +51,7 @@ pub struct Config {
 /// A value and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located<T> {
+    /// What was said there.
     pub value: T,
     /// From 1.
     pub line: u64,
@@ -60,9 +62,11 @@ pub struct Located<T> {
 pub struct SyncRule {
     /// As it is written: a path or a pattern.
     pub src: String,
+    /// Where it goes, inside.
     pub dest: Destination,
     /// Bits of rights alone.
     pub mode: u32,
+    /// Whose the copy is.
     pub owner: Owner,
 }
 
@@ -96,6 +100,7 @@ impl Destination {
 /// Whose a copied file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Owner {
+    /// The user that the agent runs as.
     Agent,
     /// Somebody else inside, as it is written: only a sandbox with such a user takes it.
     Other(String),
@@ -104,6 +109,7 @@ pub enum Owner {
 /// The value of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Variable {
+    /// This text itself.
     Text(String),
     /// The value that this variable has on this machine.
     OfHost(String),
@@ -114,7 +120,9 @@ pub enum Variable {
 pub struct SyncHook {
     /// For `sh -c`.
     pub command: String,
+    /// What to call it in messages; without a name it is its command.
     pub name: Option<String>,
+    /// Whether it runs as root inside, and not as the agent's user.
     pub root: bool,
 }
 
@@ -123,6 +131,7 @@ pub struct SyncHook {
 pub struct Check {
     /// For `sh -c`.
     pub command: String,
+    /// What to call it in messages; without a name it is its command.
     pub name: Option<String>,
 }
 
@@ -164,6 +173,7 @@ impl fmt::Display for Owner {
 /// A rule and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocatedRule {
+    /// What may be reached, or may not.
     pub rule: Rule,
     /// From 1.
     pub line: u64,
@@ -172,7 +182,9 @@ pub struct LocatedRule {
 /// A place in a text file, both from 1, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
+    /// Lines from 1.
     pub line: u64,
+    /// Characters from 1.
     pub column: u64,
 }
 
@@ -182,75 +194,106 @@ pub(super) const LONGEST_VARIABLE: usize = (128 << 10) - 1;
 /// What is wrong at one place of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
+    /// Some byte of it is not.
     #[error("the file is not UTF-8 text")]
     NotUtf8,
     /// No YAML, or another shape than the schema's.
     #[error("{0}")]
     Yaml(String),
+    /// The key is there, and null; the text is an example of a value.
     #[error("it has no value: leave it out, or write `{0}`")]
     NoValue(&'static str),
+    /// A network rule has one target.
     #[error("`domain` and `cidr` in one entry: make two entries of it")]
     Both,
+    /// A network rule has one target.
     #[error("the entry names neither a `domain` nor a `cidr`")]
     Neither,
+    /// A key that has to be there.
     #[error("`{0}` is missing")]
     Missing(&'static str),
+    /// A text that may not be empty.
     #[error("it is empty")]
     NoText,
+    /// A command of more words than one has.
     #[error("it has more than {most} different words: put it into a file, and run that", most = super::named::MOST)]
     Words,
+    /// It holds a NUL, or is of another kind.
     #[error("it is no path")]
     NoPath,
+    /// `~user/` is not looked up.
     #[error(
         "of home directories only your own has a short name, `~/`: write the whole path, or `./~…` for a file whose name begins so"
     )]
     OtherHome,
+    /// `*` and the like where one path is wanted.
     #[error("patterns mean nothing here: name each file, or the directory that they are in")]
     Pattern,
+    /// A path inside has to be absolute, or below the home of the agent's user.
     #[error("it is a path in the sandbox: begin it with `/` or `~/`")]
     Destination,
+    /// No path of the file has `..` in it.
     #[error("it leads upwards: write it without `..`")]
     Above,
+    /// The path leads elsewhere.
     #[error("it is not below the repository's top")]
     NotBelow,
+    /// A relative path where it could mean several directories.
     #[error("begin it with `/` or `~/`")]
     NotWhole,
+    /// A repository's own file has no say in it.
     #[error("this counts in your own config.yaml alone: see `cofferdam config`")]
     OnlyOwn,
+    /// Three octal digits, with or without a zero before them.
     #[error("it is no mode such as \"0644\"")]
     Mode,
+    /// It names neither the agent's user nor root.
     #[error("it is no owner such as `agent:agent`")]
     Owner,
+    /// As POSIX has it: a shell could not use another one.
     #[error(
         "the name of a variable has letters, digits and `_`, and begins with none of the digits"
     )]
     VariableName,
+    /// Name and value are one argument of `execve(2)`.
     #[error("no program can be given so much by a variable: {most} bytes with its name are the most", most = LONGEST_VARIABLE)]
     VariableLength,
+    /// The variable that is named is none, or none of this machine.
     #[error(
         "`$` begins the name of a variable of this machine, such as $HOME: write `$$` for a dollar"
     )]
     HostVariable,
+    /// A word that is not among those that the key takes; here they are listed.
     #[error("it is none of {0}")]
     NoneOf(&'static str),
+    /// No reference of an image has that form.
     #[error("it is no name of an image such as debian:bookworm-slim")]
     Image,
+    /// A number of bytes, with a unit or without.
     #[error("it is no size such as 512m or 2g")]
     Size,
+    /// Less than a sandbox can come up in.
     #[error("a sandbox has {} of memory at least", written(LEAST_MEMORY))]
     Memory,
+    /// A finite number of at least 0.01.
     #[error("it is no number of CPUs such as 2 or 1.5")]
     Cpus,
+    /// A whole number, from 1.
     #[error("it is no number of at least 1")]
     NotOne,
+    /// A word without spaces and control characters is wanted.
     #[error("it is no name")]
     Word,
+    /// More than a list of the file takes.
     #[error("more than {MAX_RULES} entries")]
     TooMany,
+    /// More than this list takes: so many.
     #[error("more than {0} entries")]
     MoreThan(usize),
+    /// A port that cannot be published.
     #[error(transparent)]
     Port(#[from] PortError),
+    /// A rule of the network that says nothing.
     #[error(transparent)]
     Rule(#[from] RuleError),
 }

@@ -32,7 +32,9 @@ impl Source {
 /// A value and where it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Valued<T> {
+    /// What was said.
     pub value: T,
+    /// The file that says it, and where.
     pub source: Source,
     /// In its file, from 1.
     pub line: u64,
@@ -46,13 +48,19 @@ pub struct Merged {
     pub allow: Option<Vec<Valued<Rule>>>,
     /// What the repository's own adds to that.
     pub allow_of_repository: Vec<Valued<Rule>>,
+    /// Files that are copied in: the user's own, and then the repository's.
     pub sync: Vec<Valued<SyncRule>>,
+    /// Variables of sandboxes, by their names.
     pub env: BTreeMap<String, Valued<Variable>>,
+    /// Commands that run inside after a sync, in their order.
     pub on_sync: Vec<Valued<SyncHook>>,
+    /// Paths below the repository's top that no sandbox sees.
     pub hide: Vec<Valued<PathBuf>>,
+    /// Paths below the repository's top that no agent writes.
     pub protect: Vec<Valued<PathBuf>>,
     /// The repository's, where it has one.
     pub setup: Option<Valued<String>>,
+    /// Commands that must succeed before a branch moves, in their order.
     pub checks: Vec<Valued<Check>>,
     /// The user's own alone.
     pub mcp_repositories: Vec<Valued<String>>,

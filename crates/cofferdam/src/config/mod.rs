@@ -83,14 +83,19 @@ const INITIAL: &str = "\
 /// The file is there and cannot be used. Nothing of it is in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
+    /// It could not be read.
     #[error(transparent)]
     File(#[from] FileError),
+    /// It could be read, and says what cannot be.
     #[error("{}:{at}{}: {problem}", path.display(), Field(field))]
     Content {
+        /// The file.
         path: PathBuf,
+        /// Where in it.
         at: Position,
         /// Such as `firewall.allow[2].ports`; empty where the whole file is meant.
         field: String,
+        /// What is wrong there.
         problem: Box<ContentError>,
         /// As far as its text tells, it says something that bounds a sandbox: a [`Setting`], `hide`, `protect` or `gate`.
         has_setting: bool,

@@ -11,21 +11,29 @@ use crate::size;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Setting {
+    /// Who makes sandboxes.
     Sandbox(ProviderKind),
     /// As an engine names it, of containers.
     Image(String),
     /// In bytes, swap included.
     Memory(u64),
+    /// The most CPU time of a sandbox.
     Cpus(Cpus),
+    /// The most processes of a sandbox.
     Processes(u64),
     /// Of this machine, which lead into a dev sandbox.
     Ports(Vec<PublishedPort>),
     /// The name of an agent, known or not.
     Agent(String),
+    /// A model, as the agent names it.
     Model(String),
+    /// How hard the model thinks, as the agent names it.
     Effort(String),
+    /// Where a run's commits go.
     Strategy(Strategy),
+    /// How often the agent is started at most.
     Iterations(NonZeroU32),
+    /// What a sandbox may reach.
     Network(NetworkKind),
 }
 
@@ -34,8 +42,11 @@ pub enum Setting {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Sandbox", rename_all = "lowercase"))]
 pub enum ProviderKind {
+    /// By Cofferdam itself, in namespaces.
     Native,
+    /// In containers of Docker.
     Docker,
+    /// In containers of Podman.
     Podman,
 }
 
@@ -44,7 +55,9 @@ pub enum ProviderKind {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename_all = "kebab-case"))]
 pub enum Strategy {
+    /// The agent works in the checkout, and its commits are on the branch there.
     Head,
+    /// On a temporary branch, which is merged into the one that is checked out.
     MergeToHead,
 }
 
@@ -61,6 +74,7 @@ impl Cpus {
         (number.is_finite() && number >= 0.01).then_some(Self(number))
     }
 
+    /// At least 0.01.
     pub fn get(self) -> f64 {
         self.0
     }

@@ -23,6 +23,7 @@ const LIMIT: u64 = 1 << 20;
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Effective {
+    /// What is in force, with where each of it comes from.
     pub config: Merged,
     /// What the repository's file asks for and nobody has approved: it is left out.
     pub waiting: Vec<Asked>,
@@ -44,8 +45,10 @@ impl Effective {
 /// Why a file contributes nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
+    /// It cannot be understood.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// What is approved of it cannot be known.
     #[error(transparent)]
     Approvals(#[from] approvals::ApprovalError),
 }

@@ -23,7 +23,9 @@ const MOST_LINKS: usize = 40;
     printable_path(link), printable_line(&target.to_string_lossy())
 )]
 pub struct LinkInCheckout {
+    /// The link, or the path that leads through it.
     pub link: PathBuf,
+    /// Where it leads, as it is written in the link.
     pub target: PathBuf,
 }
 

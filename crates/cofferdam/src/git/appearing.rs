@@ -33,6 +33,7 @@ pub enum Appeared {
     Seen(PathBuf),
     /// Path below the top, and where it is now.
     Moved(PathBuf, PathBuf),
+    /// It is there, and could not be moved away.
     Stays(FileError),
     /// This one is harmless, and one too many to be looked at again and again.
     TooMany(PathBuf),

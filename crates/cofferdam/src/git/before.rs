@@ -54,11 +54,13 @@ impl Default for BeforeLimits {
 /// Why a path was not recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotRecorded {
+    /// It could not be read.
     Unreadable,
     /// A repository of its own.
     Repository,
     /// Neither file nor symlink.
     Special,
+    /// It is larger than a record takes.
     TooLarge,
 }
 
@@ -80,14 +82,17 @@ pub struct Before {
     pub commit: Oid,
     /// Whether the second parent holds what was staged. An index in conflict has no tree.
     pub staged: bool,
+    /// Paths below the top that are not in the record, and why.
     pub not_recorded: Vec<(PathBuf, NotRecorded)>,
 }
 
 /// The working state could not be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum BeforeError {
+    /// A file of the checkout or of the record.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Git could not say or store it.
     #[error(transparent)]
     Git(#[from] GitError),
     /// Git would wait for ever at it.

@@ -24,18 +24,27 @@ fn after_colon(stderr: &str) -> String {
 /// A git call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
+    /// It gave no result: it could not be started, took too long or was cancelled.
     #[error(transparent)]
     Process(#[from] ProcessError),
+    /// It ended with anything but success.
     #[error("`git {command}` failed with {exit}{}", after_colon(stderr))]
     Failed {
         /// The subcommand.
         command: String,
+        /// Its exit code, or the signal that killed it.
         exit: Exit,
         /// The last lines of standard error, control bytes escaped.
         stderr: String,
     },
+    /// It succeeded with an output that it never prints.
     #[error("`git {command}` printed what cannot be understood: {what}")]
-    Output { command: String, what: String },
+    Output {
+        /// Its arguments, safe for a terminal.
+        command: String,
+        /// What is wrong with it.
+        what: String,
+    },
 }
 
 /// The git program to use and how long a call may take.
@@ -57,6 +66,7 @@ impl Git {
         }
     }
 
+    /// Every call takes at most this long.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -70,6 +80,7 @@ impl Git {
         self
     }
 
+    /// The git that is run.
     pub fn program(&self) -> &Path {
         &self.program
     }
@@ -187,6 +198,7 @@ impl GitCommand {
         self
     }
 
+    /// More arguments, after those that it has.
     #[must_use]
     pub fn args(self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         arguments.into_iter().fold(self, Self::arg)
@@ -200,6 +212,7 @@ impl GitCommand {
         self
     }
 
+    /// Sets a variable of its environment.
     #[must_use]
     pub fn env(mut self, key: &str, value: impl Into<OsString>) -> Self {
         self.environment(key, value);
@@ -225,24 +238,28 @@ impl GitCommand {
         self
     }
 
+    /// Where it runs.
     #[must_use]
     pub fn directory(mut self, path: &Path) -> Self {
         path.clone_into(&mut self.invocation.directory);
         self
     }
 
+    /// What it reads on standard input.
     #[must_use]
     pub fn input(mut self, input: Input) -> Self {
         self.invocation.input = input;
         self
     }
 
+    /// Where its standard output goes.
     #[must_use]
     pub fn output(mut self, sink: Sink) -> Self {
         self.invocation.output = sink;
         self
     }
 
+    /// It is killed after this long.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.invocation.limit = limit;
@@ -320,6 +337,7 @@ impl RunningGit {
         self.running.limit_memory(bytes);
     }
 
+    /// Waits for its end. Fails where it takes longer than its limit, or is cancelled; both kill it.
     pub async fn finish(self, cancel: &CancellationToken) -> Result<Finished, GitError> {
         check(self.name, &self.answers, self.running.finish(cancel).await?)
     }

@@ -23,12 +23,24 @@ use crate::fsx::{Context, FileError};
 pub enum CopyError {
     /// Nothing was copied.
     #[error("`{}` cannot be copied: {why}", path.display())]
-    Refused { path: PathBuf, why: &'static str },
+    Refused {
+        /// As it was asked for.
+        path: PathBuf,
+        /// A sentence fragment.
+        why: &'static str,
+    },
     /// Nothing was copied.
     #[error("`{}` cannot be copied: there is nothing at {}", path.display(), at.display())]
-    Missing { path: PathBuf, at: PathBuf },
+    Missing {
+        /// As it was asked for.
+        path: PathBuf,
+        /// Where it was looked for.
+        at: PathBuf,
+    },
+    /// Its caller had enough.
     #[error("copying was cancelled")]
     Cancelled,
+    /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
 }
@@ -36,6 +48,7 @@ pub enum CopyError {
 /// What became of the paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Copied {
+    /// Regular files that were copied.
     pub files: u64,
     /// Named paths that do not exist any more.
     pub missing: Vec<PathBuf>,

@@ -19,7 +19,9 @@ const POINTER_LIMIT: u64 = 64 << 10;
 /// A host directory that an agent writes, or wrote without having been collected since.
 #[derive(Debug, Clone)]
 pub struct Workspace {
+    /// The sandbox of that agent.
     pub sandbox: Slug,
+    /// What the agent sees as its working directory, on the host.
     pub directory: PathBuf,
     /// Git directories in it that were there before the agent, as [`nested::scan`] names them: read-only
     /// inside, and what they lie in cannot be moved there.
@@ -48,6 +50,7 @@ impl Workspace {
 pub struct Workspaces(Vec<Workspace>);
 
 impl Workspaces {
+    /// The set of these, in any order.
     pub fn new(all: Vec<Workspace>) -> Self {
         Self(all)
     }
@@ -112,6 +115,7 @@ impl Start {
         Ok(None)
     }
 
+    /// The directory itself, absolute.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -16,15 +16,20 @@ use crate::text::{printable, printable_path};
 /// How much of a difference is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiffStyle {
+    /// All of it, as `git diff` shows it.
     Patch,
+    /// Files and how many lines of each, as `git diff --stat`.
     Stat,
+    /// Names and what became of each, as `git diff --name-status`.
     NameStatus,
 }
 
 /// What a tree has at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InTree {
+    /// Nothing.
     Missing,
+    /// A file, or a symlink that stays in the tree.
     Blob(Oid),
     /// A directory, a symlink that leads out of the tree, or a path that git cannot be asked about.
     Other,

@@ -20,7 +20,9 @@ pub enum Look<'a> {
     /// After it: what changed at this time or later (seconds since 1970, and nanoseconds), and what was
     /// opened to others.
     After {
+        /// Seconds since 1970, and nanoseconds.
         since: (i64, i64),
+        /// What others were allowed before.
         rights: &'a Indexed<'a>,
     },
 }
@@ -36,6 +38,7 @@ pub struct Inodes {
     pub(super) seen: Seen,
     /// Files and links that changed since; only where asked for.
     pub changed: Vec<PathBuf>,
+    /// What others may do now and could not before.
     pub loosened: Vec<Loosened>,
 }
 

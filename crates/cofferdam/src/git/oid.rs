@@ -11,11 +11,14 @@ use sha2::Digest;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ObjectFormat {
+    /// Ids of 40 hexadecimal digits.
     Sha1,
+    /// Ids of 64 hexadecimal digits.
     Sha256,
 }
 
 impl ObjectFormat {
+    /// Hexadecimal digits of a whole id.
     pub fn hex_len(self) -> usize {
         match self {
             Self::Sha1 => 40,
@@ -43,6 +46,7 @@ pub struct Oid(String);
 pub struct NotAnOid(String);
 
 impl Oid {
+    /// All of its digits, in lower case.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -76,6 +80,7 @@ impl Oid {
         }))
     }
 
+    /// Whether it is all zeros, by which git says "none".
     pub fn is_null(&self) -> bool {
         self.0.bytes().all(|b| b == b'0')
     }

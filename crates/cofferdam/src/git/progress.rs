@@ -12,6 +12,7 @@ const LONGEST: usize = 200;
 pub struct Progress(Arc<dyn Fn(u64, u64) + Send + Sync>);
 
 impl Progress {
+    /// `tell` gets how many there are done, and of how many.
     pub fn new(tell: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
         Self(Arc::new(tell))
     }

@@ -102,6 +102,7 @@ fn parse(output: &[u8]) -> Option<Recorded> {
 /// What an agent took of the user's.
 #[derive(Debug, Clone, Default)]
 pub struct Taken {
+    /// Below the top.
     pub paths: Vec<PathBuf>,
     /// Where the first of them is as it was.
     pub reference: Option<String>,

@@ -90,10 +90,18 @@ pub enum RefError {
         /// What is in the way, and what to do about it. Printable.
         detail: String,
     },
+    /// Moving it would change what somebody sees there.
     #[error("branch `{branch}` is checked out at {at}")]
-    CheckedOut { branch: BranchName, at: String },
+    CheckedOut {
+        /// Its short name.
+        branch: BranchName,
+        /// Its working tree.
+        at: String,
+    },
+    /// Every name below it that could be tried is taken.
     #[error("no free name for `{0}` in the trash")]
     TrashFull(Slug),
+    /// Git did not move them.
     #[error(transparent)]
     Git(#[from] GitError),
 }
@@ -283,7 +291,9 @@ pub async fn read(
 /// A ref below `refs/cofferdam/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
+    /// Its full name.
     pub reference: String,
+    /// Where it is.
     pub id: Oid,
 }
 
@@ -313,7 +323,9 @@ pub async fn list(
 /// A trash ref with the time it was put there.
 #[derive(Debug, Clone)]
 pub struct Trash {
+    /// Its full name.
     pub reference: String,
+    /// Where it is.
     pub id: Oid,
     /// `None`: its reflog is gone, so its age is unknown and it is kept.
     pub since: Option<Timestamp>,
@@ -355,6 +367,7 @@ async fn aged(
 /// A ref that had its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expired {
+    /// Its full name, as it was.
     pub reference: String,
     /// Where its commit is from now on, if it was nowhere else.
     pub trash: Option<String>,
@@ -497,6 +510,7 @@ pub async fn to_trash(
     Err(last.unwrap_or_else(|| RefError::TrashFull(slug.clone())))
 }
 
+/// Whether a trash ref is at `tip`.
 pub async fn is_in_trash(
     repo: &Repository,
     tip: &Oid,

@@ -42,6 +42,7 @@ impl RefsAt {
         Ok(Self(text.lines().filter_map(read).collect()))
     }
 
+    /// Where `reference`, by its full name, was; nothing where it was not there.
     pub fn get(&self, reference: &str) -> Option<&Oid> {
         self.0.get(reference)
     }

@@ -17,17 +17,29 @@ use crate::names::{BranchName, NameError, RepoPath};
 /// What is checked out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Head {
-    Branch { name: BranchName, commit: Oid },
-    Detached { commit: Oid },
+    /// A branch with a commit.
+    Branch {
+        /// Its short name.
+        name: BranchName,
+        /// Where it is.
+        commit: Oid,
+    },
+    /// A commit, and no branch.
+    Detached {
+        /// The commit.
+        commit: Oid,
+    },
 }
 
 impl Head {
+    /// What is checked out, whatever names it.
     pub fn commit(&self) -> &Oid {
         match self {
             Self::Branch { commit, .. } | Self::Detached { commit } => commit,
         }
     }
 
+    /// The branch that is checked out, if one is.
     pub fn branch(&self) -> Option<&BranchName> {
         match self {
             Self::Branch { name, .. } => Some(name),
@@ -45,7 +57,9 @@ impl Head {
 /// The author of commits, as the user configured it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
+    /// `user.name`.
     pub name: String,
+    /// `user.email`.
     pub email: String,
 }
 
@@ -62,14 +76,19 @@ impl Identity {
 /// A host repository with a working tree.
 #[derive(Debug, Clone)]
 pub struct Repository {
+    /// Which git is asked, and how.
     pub git: Git,
+    /// The top of the working tree.
     pub top: RepoPath,
     /// This working tree's own git directory.
     pub git_dir: PathBuf,
     /// The directory that all its working trees share.
     pub common_dir: PathBuf,
+    /// The hash that its objects are named by.
     pub format: ObjectFormat,
+    /// Whether its history was cut off (`git clone --depth`).
     pub shallow: bool,
+    /// What was checked out when it was looked at.
     pub head: Head,
     /// A commit and its tree: HEAD's when the repository was found. Neither ever changes.
     pub(super) known_tree: (Oid, Oid),

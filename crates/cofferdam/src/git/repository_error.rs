@@ -8,34 +8,68 @@ use crate::names::{NameError, Slug};
 /// Why a directory cannot be worked in.
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
+    /// Nobody can be there.
     #[error("{} does not exist or cannot be entered: {source}", path.display())]
     Path {
+        /// As it was given.
         path: PathBuf,
+        /// What the system said.
         source: std::io::Error,
     },
+    /// Neither it nor a directory above it has one.
     #[error("{} is not in a git repository", path.display())]
-    NotARepository { path: PathBuf },
+    NotARepository {
+        /// As it was given.
+        path: PathBuf,
+    },
     /// Found without asking git, which would obey it.
     #[error("{} may be an agent's own: sandbox `{sandbox}` works in {}", path.display(), workspace.display())]
     AgentsOwn {
+        /// As it was given.
         path: PathBuf,
+        /// Whose agent writes there.
         sandbox: Slug,
+        /// The directory that the agent has.
         workspace: PathBuf,
         /// Its command still runs.
         in_use: bool,
     },
+    /// A git directory, or one whose `core.worktree` leads elsewhere.
     #[error("{} is in a repository whose checkout is elsewhere: {}", path.display(), top.display())]
-    Elsewhere { path: PathBuf, top: PathBuf },
+    Elsewhere {
+        /// As it was given.
+        path: PathBuf,
+        /// Its working tree.
+        top: PathBuf,
+    },
+    /// It has a history and no files.
     #[error("{} is a bare repository: there is no checkout to work in", path.display())]
-    Bare { path: PathBuf },
+    Bare {
+        /// As it was given.
+        path: PathBuf,
+    },
+    /// There is nothing that a sandbox could begin at.
     #[error("{} has no commit yet", path.display())]
-    Unborn { path: PathBuf },
+    Unborn {
+        /// Its top.
+        path: PathBuf,
+    },
+    /// Git's `safe.directory` says who is trusted.
     #[error("{} belongs to another user, and git does not trust it", path.display())]
-    ForeignOwner { path: PathBuf },
+    ForeignOwner {
+        /// As it was given.
+        path: PathBuf,
+    },
+    /// A name of git's that no sandbox takes.
     #[error("the checked-out branch cannot be used: {0}")]
     BranchName(#[from] NameError),
+    /// Options and formats that Cofferdam uses are newer.
     #[error("git {found} is too old: 2.39 or newer is needed")]
-    OldGit { found: String },
+    OldGit {
+        /// What it says of itself.
+        found: String,
+    },
+    /// Git failed in it.
     #[error(transparent)]
     Git(#[from] GitError),
 }

@@ -114,6 +114,7 @@ fn most(values: impl Iterator<Item = u32>) -> Option<u32> {
 /// One file or directory that others may do more with than before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loosened {
+    /// Absolute, or below the top where it was found.
     pub path: PathBuf,
     /// What they gained.
     pub gained: u32,

@@ -20,8 +20,10 @@ const CHECKOUT_LIMIT: Duration = Duration::from_mins(30);
 /// A tree could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckOutError {
+    /// Its place could not be written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Git could not say what is in it.
     #[error(transparent)]
     Git(#[from] GitError),
 }
@@ -46,6 +48,7 @@ pub(super) struct Scratch {
 /// Whose rules of ignoring and comparing hold.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UserRules<'a> {
+    /// The user's settings; nothing where none of them hold.
     pub config: Option<&'a UserConfig>,
     /// For `~/.config/git/ignore`.
     pub caller_home: Option<&'a Path>,

@@ -15,11 +15,19 @@ use crate::process::{Exit, Input};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeKind {
     /// Tracked; the flags say where it differs.
-    Tracked { staged: bool, unstaged: bool },
+    Tracked {
+        /// The index differs from HEAD.
+        staged: bool,
+        /// The file differs from the index.
+        unstaged: bool,
+    },
     /// In conflict.
     Unmerged,
     /// A submodule.
-    Submodule { staged: bool },
+    Submodule {
+        /// The index differs from HEAD.
+        staged: bool,
+    },
     /// Not tracked and not ignored. A directory's path ends with `/`.
     Untracked,
     /// A pipe in the place of `.gitignore` and the like, at which git would wait for ever: whatever else differs is not known.
@@ -29,7 +37,9 @@ pub enum ChangeKind {
 /// One path that differs, relative to the working tree's top.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
+    /// As git has it, any bytes.
     pub path: PathBuf,
+    /// What is different.
     pub kind: ChangeKind,
 }
 
@@ -38,10 +48,12 @@ pub struct Change {
 pub struct Changes(pub Vec<Change>);
 
 impl Changes {
+    /// Whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// How many are staged.
     pub fn staged(&self) -> usize {
         self.count(|kind| {
             matches!(
@@ -51,14 +63,17 @@ impl Changes {
         })
     }
 
+    /// How many tracked ones differ from the index.
     pub fn unstaged(&self) -> usize {
         self.count(|kind| matches!(kind, ChangeKind::Tracked { unstaged: true, .. }))
     }
 
+    /// How many git does not know.
     pub fn untracked(&self) -> usize {
         self.count(|kind| kind == ChangeKind::Untracked)
     }
 
+    /// How many are in the middle of a merge.
     pub fn unmerged(&self) -> usize {
         self.count(|kind| kind == ChangeKind::Unmerged)
     }

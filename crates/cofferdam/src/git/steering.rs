@@ -42,6 +42,7 @@ pub struct Steering {
 pub struct InTree {
     /// Hooks: what is in them runs, also what is not there yet.
     pub directories: BTreeSet<PathBuf>,
+    /// Relative to the workspace.
     pub files: BTreeSet<PathBuf>,
     /// Files that are not there, or lie behind a symlink.
     pub open: BTreeSet<PathBuf>,

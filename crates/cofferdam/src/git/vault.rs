@@ -39,12 +39,21 @@ const FIRST_LINE: &str = "cofferdam-vault 1";
 /// Why a history could not be exported.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
+    /// Git has not fetched all of it, and a sandbox cannot fetch.
     #[error("{} is a partial clone that lacks objects of {tip}", repository.display())]
-    PartialClone { repository: PathBuf, tip: Oid },
+    PartialClone {
+        /// Its top.
+        repository: PathBuf,
+        /// The commit whose history is wanted.
+        tip: Oid,
+    },
+    /// Its caller had enough.
     #[error("cancelled while waiting for another export from this repository")]
     Cancelled,
+    /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Git could not pack it.
     #[error(transparent)]
     Git(#[from] GitError),
 }
@@ -61,6 +70,7 @@ impl From<LockError> for VaultError {
 /// The packs that hold exactly the history of `tip`. While this value lives, they stay.
 #[derive(Debug)]
 pub struct Export {
+    /// The commit whose history it is.
     pub tip: Oid,
     /// The `.pack` files; an `.idx` lies beside each.
     pub packs: Vec<PathBuf>,

@@ -22,7 +22,9 @@ const LIMIT: u64 = 2 << 30;
 /// Where an index is.
 #[derive(Debug, Clone)]
 pub struct IndexAt {
+    /// The index file.
     pub path: PathBuf,
+    /// The hash that the objects are named by.
     pub format: ObjectFormat,
 }
 

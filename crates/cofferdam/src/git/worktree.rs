@@ -22,26 +22,65 @@ use crate::names::{BranchName, RepoPath};
 /// Why there is no worktree for a branch.
 #[derive(Debug, thiserror::Error)]
 pub enum WorktreeError {
+    /// Git has a branch in one working tree only.
     #[error("branch `{branch}` is checked out at {}", at.display())]
-    CheckedOut { branch: BranchName, at: PathBuf },
+    CheckedOut {
+        /// Its short name.
+        branch: BranchName,
+        /// That working tree.
+        at: PathBuf,
+    },
     /// An earlier sandbox of ours left uncommitted edits there.
     #[error("branch `{branch}` has a preserved worktree at {}", at.display())]
-    Preserved { branch: BranchName, at: PathBuf },
+    Preserved {
+        /// Its short name.
+        branch: BranchName,
+        /// Where the edits are.
+        at: PathBuf,
+    },
+    /// Git cannot have `a` and `a/b`.
     #[error("branch `{branch}` cannot exist beside branch `{other}`")]
-    NameConflict { branch: BranchName, other: String },
+    NameConflict {
+        /// The one that is wanted.
+        branch: BranchName,
+        /// The one that is there.
+        other: String,
+    },
     /// Git does not make it.
     #[error("there can be no branch `{branch}`: {why}")]
-    NotMade { branch: BranchName, why: String },
+    NotMade {
+        /// Its short name.
+        branch: BranchName,
+        /// In git's words, safe for a terminal.
+        why: String,
+    },
+    /// It was to be there.
     #[error("there is no branch `{branch}`")]
-    NoBranch { branch: BranchName },
+    NoBranch {
+        /// Its short name.
+        branch: BranchName,
+    },
+    /// Nothing is overwritten.
     #[error("{} is in the way: {why}", path.display())]
-    InTheWay { path: PathBuf, why: &'static str },
+    InTheWay {
+        /// What is there.
+        path: PathBuf,
+        /// What it is, as a sentence fragment.
+        why: &'static str,
+    },
+    /// Nothing there is removed.
     #[error("{} is not a worktree of ours", path.display())]
-    NotOurs { path: PathBuf },
+    NotOurs {
+        /// What was to be removed.
+        path: PathBuf,
+    },
+    /// Its caller had enough.
     #[error("cancelled while a worktree was to be made")]
     Cancelled,
+    /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Git did not make or remove it.
     #[error(transparent)]
     Git(#[from] GitError),
 }
@@ -67,9 +106,11 @@ impl From<CheckOutError> for WorktreeError {
 /// A linked worktree of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Worktree {
+    /// Its top.
     pub path: PathBuf,
     /// Its git directory, `<common>/worktrees/<name>`. No sandbox can write it.
     pub admin: PathBuf,
+    /// The branch that it was made for.
     pub branch: BranchName,
     /// Where the branch stood when the worktree was made.
     pub start: Oid,
@@ -80,6 +121,7 @@ pub struct Worktree {
 /// One line of `git worktree list`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
+    /// Its top, as git has it.
     pub path: PathBuf,
     /// Full name; raw bytes.
     pub branch: Option<Vec<u8>>,

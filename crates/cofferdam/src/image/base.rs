@@ -53,9 +53,13 @@ impl Variant {
 /// Versions of what is in it: a number, or `latest`. Without one it is the Dockerfile's own.
 #[derive(Debug, Clone, Default)]
 pub struct Versions {
+    /// Claude Code's.
     pub claude_code: Option<String>,
+    /// Codex's.
     pub codex: Option<String>,
+    /// git-delta's.
     pub git_delta: Option<String>,
+    /// ast-grep's.
     pub ast_grep: Option<String>,
 }
 
@@ -63,12 +67,15 @@ pub struct Versions {
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Base {
+    /// How much is in it.
     pub variant: Variant,
     /// Without one: `latest`, or `small` for the small one.
     pub tag: Option<String>,
     /// An image of Debian 12 to build on; without one the Dockerfile's own, of a day.
     pub from: Option<String>,
+    /// What is not to be the Dockerfile's own.
     pub versions: Versions,
+    /// How newest versions are asked for.
     pub web: Web,
 }
 
@@ -78,6 +85,7 @@ pub struct Base {
 pub struct Built {
     /// `NAME:TAG`.
     pub name: String,
+    /// The image, as the engine has it.
     pub image: Image,
     /// What was in the build, by the names of `ARG`s.
     pub arguments: BTreeMap<String, String>,

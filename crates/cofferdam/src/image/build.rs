@@ -15,7 +15,9 @@ use crate::wall::{self, Origin, Rule, WallSpec};
 pub enum Progress<'a> {
     /// What `latest` is.
     Latest {
+        /// Its name.
         tool: &'static str,
+        /// Its number.
         version: &'a str,
     },
     /// One line of the engine's and of the build's programs, printable.

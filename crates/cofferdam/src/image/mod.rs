@@ -30,52 +30,81 @@ pub enum ImageError {
     /// `what`: "the tag", "the version of codex".
     #[error("{what} cannot be `{given}`: {reason}")]
     Unusable {
+        /// With its article, so that "… cannot be" may follow.
         what: &'static str,
+        /// As it was given.
         given: String,
+        /// A sentence fragment.
         reason: &'static str,
     },
     /// Nobody could say what the newest version of a tool is.
     #[error("cannot find out which version of {tool} is the latest: {reason}")]
-    Unresolved { tool: &'static str, reason: String },
+    Unresolved {
+        /// Its name.
+        tool: &'static str,
+        /// A sentence fragment.
+        reason: String,
+    },
+    /// Where it was looked for.
     #[error("there is no Dockerfile at {}", .0.display())]
     NoDockerfile(PathBuf),
     /// Something beside the Dockerfile that no build gets.
     #[error("{} {reason}", path.display())]
-    Context { path: PathBuf, reason: String },
+    Context {
+        /// Absolute.
+        path: PathBuf,
+        /// A sentence fragment that follows the path.
+        reason: String,
+    },
     /// The build would not stay within its archive and its wall.
     #[error("{} has `{instruction}`: {reason}", path.display())]
     LeadsOut {
+        /// The Dockerfile.
         path: PathBuf,
+        /// What it says, safe for a terminal.
         instruction: String,
+        /// A sentence fragment.
         reason: &'static str,
     },
     /// It is built on a base that the engine does not have.
     #[error("{engine} has no image `{base}`, which this one is built on")]
-    NoBase { engine: Kind, base: String },
+    NoBase {
+        /// Which engine.
+        engine: Kind,
+        /// As the Dockerfile names it.
+        base: String,
+    },
     /// The commands of a Dockerfile run as they stand there: somebody has to have read them.
     #[error("nobody has said yet that the Dockerfile of this repository may run")]
     Untrusted(Box<Source>),
     /// What was said is of another Dockerfile, or of other files beside it.
     #[error("`{given}` is not the digest of what would be built")]
     OtherDigest {
+        /// As it was given.
         given: String,
+        /// What would be built.
         source_is: Box<Source>,
     },
+    /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// The archive for the engine could not be written.
     #[error("cannot pack what the image is built from: {0}")]
     Pack(#[source] io::Error),
+    /// The engine did not do its part.
     #[error(transparent)]
     Engine(#[from] SandboxError),
     /// A step of the build failed.
     #[error("the build failed: {reason}")]
     Build {
+        /// In the engine's words, safe for a terminal.
         reason: String,
         /// Whether it is the base that was built.
         base: bool,
         /// What its programs asked for, and the wall refused.
         refused: Vec<Refused>,
     },
+    /// Its caller had enough.
     #[error("cancelled")]
     Cancelled,
 }

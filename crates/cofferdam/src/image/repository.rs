@@ -42,6 +42,7 @@ const DEEPEST: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Source {
+    /// The repository's top.
     pub repository: RepoPath,
     /// The Dockerfile's text.
     pub dockerfile: String,

@@ -14,15 +14,20 @@ use crate::session::{Event, RunReport};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
+    /// The task's own.
     Work,
+    /// The one that looks at what the first one did.
     Review,
 }
 
 /// One event of one task.
 #[derive(Debug, Clone, Copy)]
 pub struct PlanEvent<'a> {
+    /// Which task.
     pub task: &'a Slug,
+    /// Which of its agents.
     pub stage: Stage,
+    /// What happened.
     pub what: What<'a>,
 }
 
@@ -31,7 +36,10 @@ pub struct PlanEvent<'a> {
 #[non_exhaustive]
 pub enum What<'a> {
     /// A run of it begins.
-    Started { branch: &'a BranchName },
+    Started {
+        /// Where its commits will be.
+        branch: &'a BranchName,
+    },
     /// An event of its run.
     Run(&'a Event),
     /// A run of it ended well.
@@ -41,7 +49,10 @@ pub enum What<'a> {
     /// It ended well when the plan was run before.
     Before,
     /// This one, which it waits for, did not end well.
-    Skipped { after: &'a Slug },
+    Skipped {
+        /// That one.
+        after: &'a Slug,
+    },
 }
 
 /// Where events of a plan go: a function that must be quick.
@@ -51,6 +62,7 @@ pub struct PlanSink(Option<Arc<Sink>>);
 type Sink = dyn Fn(PlanEvent<'_>) + Send + Sync;
 
 impl PlanSink {
+    /// `sink` is called from whatever task has the event, and should not take long.
     pub fn new(sink: impl Fn(PlanEvent<'_>) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(sink)))
     }

@@ -2,7 +2,7 @@
 //!
 //! A plan is data that an agent may have written. It has prompts, agents, branches, iterations and order, bounded in number and
 //! size; everything that touches the host comes from whoever runs it. [`Plan`] is what a file says, checked whole before
-//! anything begins; [`run`] runs it. What has ended well is on disk, so that the same plan goes on where it was.
+//! anything begins; [`run()`] runs it. What has ended well is on disk, so that the same plan goes on where it was.
 
 mod bounds;
 mod error;

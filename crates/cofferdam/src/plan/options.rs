@@ -14,6 +14,7 @@ use crate::session::{PromptSource, RunOptions};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PlanOptions {
+    /// What is to be done.
     pub plan: Plan,
     /// What each run has: sandbox, hooks, limits, network, bounds, and the agent where a task names none. A task's own are name,
     /// branch, prompt and iterations.
@@ -24,10 +25,12 @@ pub struct PlanOptions {
     pub most_iterations: Option<NonZeroU32>,
     /// Runs tasks too that ended well before.
     pub again: bool,
+    /// Who hears of it.
     pub events: PlanSink,
 }
 
 impl PlanOptions {
+    /// `each` is what every task has of the plan's options; prompt, agent and branch are each task's own.
     pub fn new(plan: Plan, each: RunOptions) -> Self {
         Self {
             plan,

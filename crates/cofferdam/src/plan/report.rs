@@ -27,7 +27,9 @@ impl PlanReport {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TaskReport {
+    /// Its name in the plan.
     pub name: Slug,
+    /// Where its commits are.
     pub branch: BranchName,
     /// Its first agent, where that ended well now.
     pub work: Option<RunReport>,
@@ -35,20 +37,26 @@ pub struct TaskReport {
     pub review: Option<RunReport>,
     /// New on its branch, of both, also of earlier runs of the plan.
     pub commits: usize,
-    /// By which `merge` knows what is on its branch.
+    /// By which `merge` knows what is on its branch. `None` too where that sandbox is gone.
     pub sandbox: Option<Slug>,
+    /// No sandbox has it any more, and its branch has commits that what is checked out has not: git merges them.
+    pub is_gits: bool,
+    /// What became of it.
     pub end: TaskEnd,
 }
 
 /// How a task ended.
 #[derive(Debug)]
 pub enum TaskEnd {
+    /// It ended well, now or in an earlier run of the plan.
     Done,
     /// It was done when the plan was run before.
     Before,
+    /// It did not end well.
     Failed(Failure),
     /// This one, which it waits for, did not end well.
     Skipped {
+        /// That one.
         after: Slug,
     },
     /// The plan was cancelled before its turn came.
@@ -56,6 +64,7 @@ pub enum TaskEnd {
 }
 
 impl TaskEnd {
+    /// Whether tasks that wait for it may begin.
     pub fn is_good(&self) -> bool {
         matches!(self, Self::Done | Self::Before)
     }
@@ -65,6 +74,7 @@ impl TaskEnd {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
+    /// Its run did not succeed.
     #[error(transparent)]
     Run(Box<RunError>),
     /// The agent's part went well; its commits are not on the branch.
@@ -73,6 +83,7 @@ pub enum Failure {
     /// What an earlier run of it left could not be brought home first.
     #[error("what is left of an earlier run is not home: {0}")]
     Left(Box<ManageError>),
+    /// What is known of its sandbox cannot be read.
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// Its commits are on its branch, and how many they are is not known.
@@ -99,6 +110,7 @@ impl TaskReport {
             review: None,
             commits: 0,
             sandbox: None,
+            is_gits: false,
             end,
         }
     }

@@ -136,7 +136,33 @@ impl Running<'_> {
                 done.end = TaskEnd::Failed(failure);
             }
         }
+        let gone = done
+            .sandbox
+            .take_if(|sandbox| !self.is_there(task, sandbox));
+        if gone.is_some() {
+            done.is_gits = self.is_ahead(task).await;
+        }
         done
+    }
+
+    /// Whether `merge` finds the task's commits by this sandbox: somebody may have deleted it, or given its name to another one.
+    fn is_there(&self, task: &PlannedTask, sandbox: &Slug) -> bool {
+        let home = &self.options.each.caller.home;
+        let found = registry::find(home, &self.repository.top, sandbox.as_str());
+        found.is_ok_and(|found| found.record.branch.as_ref() == Some(&task.branch))
+    }
+
+    /// Whether its branch has what is checked out has not. Where git does not say so there is nothing to name.
+    async fn is_ahead(&self, task: &PlannedTask) -> bool {
+        let Ok(Some(tip)) = self.tip(&task.branch).await else {
+            return false;
+        };
+        let (head, cancel) = (
+            self.repository.head.commit(),
+            &self.options.each.caller.cancel,
+        );
+        let ahead = self.repository.count_ahead(head, &[tip], cancel).await;
+        matches!(ahead, Ok(Some(1..)))
     }
 
     /// In which stage it ended, and how.

@@ -38,11 +38,15 @@ impl Plan {
 pub struct PlannedTask {
     /// Of the task and of its sandbox.
     pub name: Slug,
+    /// What its agent is asked.
     pub prompt: Prompt,
+    /// Which agent does it.
     pub agent: AgentChoice,
+    /// Where its commits go.
     pub branch: BranchName,
     /// Where a new branch starts. `None`: at HEAD.
     pub base: Option<String>,
+    /// How often its agent is started at most; else the caller says so.
     pub max_iterations: Option<NonZeroU32>,
     /// These have to end well first.
     pub after: Vec<Slug>,
@@ -54,7 +58,9 @@ pub struct PlannedTask {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Review {
+    /// What the reviewer is asked.
     pub prompt: Prompt,
+    /// Which agent looks.
     pub agent: AgentChoice,
 }
 
@@ -68,7 +74,9 @@ pub enum Prompt {
     Template {
         /// As the plan names it.
         file: String,
+        /// As it is in the file.
         text: String,
+        /// What is given for each name.
         arguments: BTreeMap<String, String>,
     },
 }
@@ -77,8 +85,11 @@ pub enum Prompt {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct AgentChoice {
+    /// Its name.
     pub agent: Option<String>,
+    /// As the agent names it.
     pub model: Option<String>,
+    /// As the agent names it.
     pub effort: Option<String>,
 }
 

@@ -17,7 +17,9 @@ pub const PROMPT_LIMIT: usize = 16 << 20;
 /// A place in the template: line and column from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
+    /// From 1.
     pub line: usize,
+    /// From 1.
     pub column: usize,
 }
 
@@ -30,35 +32,74 @@ impl fmt::Display for Position {
 /// Why a template gives no prompt.
 #[derive(Debug, thiserror::Error)]
 pub enum PromptError {
+    /// The template could not be read.
     #[error(transparent)]
     File(#[from] FileError),
+    /// It is blank, with all arguments in it.
     #[error("the prompt is empty")]
     Empty,
+    /// A template has no blanks that stay blank.
     #[error("{at}: `{{{{{key}}}}}` has no argument{}", others(.also))]
     MissingArgument {
+        /// The argument's name.
         key: String,
+        /// The first place that wants it.
         at: Position,
         /// The other placeholders without an argument.
         also: Vec<String>,
     },
+    /// Cofferdam says what it is.
     #[error("prompt argument `{key}` is built in and cannot be given")]
-    ReservedArgument { key: &'static str },
+    ReservedArgument {
+        /// Its name.
+        key: &'static str,
+    },
+    /// The end of a text for every shell.
     #[error("{at}: prompt argument `{key}` contains a NUL, which no shell expression can take")]
-    NulInArgument { key: String, at: Position },
+    NulInArgument {
+        /// The argument's name.
+        key: String,
+        /// Where it stands.
+        at: Position,
+    },
+    /// There a value would be code, whatever its quotes.
     #[error(
         "{at}: prompt argument `{key}` stands in shell arithmetic or `${{…}}`, where the shell could evaluate it"
     )]
-    Evaluated { key: String, at: Position },
+    Evaluated {
+        /// The argument's name.
+        key: String,
+        /// Where it stands.
+        at: Position,
+    },
+    /// A template has a bound.
     #[error("{at}: more than {MOST_EXPRESSIONS} shell expressions")]
-    TooManyExpressions { at: Position },
+    TooManyExpressions {
+        /// The first one too many.
+        at: Position,
+    },
+    /// More than any agent takes.
     #[error("the prompt is {bytes} bytes long with its arguments; the limit is {} MiB", PROMPT_LIMIT >> 20)]
-    TooLong { bytes: usize },
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// The end of a text for every shell.
     #[error("{at}: the shell expression contains a NUL")]
-    NulInExpression { at: Position },
+    NulInExpression {
+        /// Where it begins.
+        at: Position,
+    },
+    /// Longer than an argument of `sh -c` may be.
     #[error(
         "{at}: the shell expression is {bytes} bytes long with its arguments; the limit is {EXPRESSION_LIMIT}"
     )]
-    LongExpression { at: Position, bytes: usize },
+    LongExpression {
+        /// Where it begins.
+        at: Position,
+        /// Its length.
+        bytes: usize,
+    },
 }
 
 fn others(also: &[String]) -> String {

@@ -8,25 +8,48 @@ use crate::names::{BranchName, Slug};
 /// Why the registry cannot answer.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
+    /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Somebody else wrote there, or a later version.
     #[error("{} cannot be read as a sandbox record: {reason}", path.display())]
-    Record { path: PathBuf, reason: String },
+    Record {
+        /// The record's file.
+        path: PathBuf,
+        /// A sentence fragment.
+        reason: String,
+    },
+    /// Somebody else wrote there.
     #[error("{} cannot be read as a list of directories: {reason}", path.display())]
-    Written { path: PathBuf, reason: String },
+    Written {
+        /// The list's file.
+        path: PathBuf,
+        /// A sentence fragment.
+        reason: String,
+    },
+    /// Its lock is held.
     #[error("sandbox `{0}` is in use by another cofferdam process")]
     InUse(Slug),
+    /// It was there when it was looked for.
     #[error("sandbox `{0}` was cleaned up by another cofferdam process")]
     Gone(Slug),
     /// Word for word as the requirements have it (S4-E1).
     #[error("Sandbox '{0}' already exists. Please choose a different name.")]
     NameTaken(Slug),
+    /// A branch has one sandbox.
     #[error("branch `{branch}` is in use by sandbox `{by}`")]
-    BranchTaken { branch: BranchName, by: Slug },
+    BranchTaken {
+        /// Its short name.
+        branch: BranchName,
+        /// The sandbox that has it.
+        by: Slug,
+    },
     /// Word for word as the requirements have it (S4-E13).
     #[error("Sandbox '{name}' not found.")]
     Unknown {
+        /// As it was given.
         name: String,
+        /// Where it was looked for.
         repository: PathBuf,
         /// The newest sandbox whose branch has that name.
         on_branch: Option<Slug>,

@@ -23,6 +23,7 @@ const RECORD_LIMIT: u64 = 1 << 20;
 /// One line of the registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
+    /// What is known of the sandbox.
     pub record: Record,
     /// A process owns it now, or it lives on by itself.
     pub in_use: bool,
@@ -38,6 +39,7 @@ impl Entry {
 /// What the state directory holds.
 #[derive(Debug, Default)]
 pub struct Listing {
+    /// One for each sandbox whose record can be read.
     pub entries: Vec<Entry>,
     /// State directories without a record: their maker died before it could write one.
     pub unfinished: Vec<PathBuf>,

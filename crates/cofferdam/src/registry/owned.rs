@@ -24,6 +24,7 @@ const TURN_LIMIT: Duration = Duration::from_secs(30);
 /// One sandbox's state directory while this process owns it. Dropping it lets go of the lock.
 #[derive(Debug)]
 pub struct Owned {
+    /// As it was last written.
     pub record: Record,
     directory: PathBuf,
     pub(super) lock: Held,
@@ -152,6 +153,7 @@ impl Owned {
         Ok(signed.context("write", &path)?)
     }
 
+    /// The sandbox's state directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -166,6 +168,7 @@ impl Owned {
         Ok(fsx::write_private(&path, &bytes)?)
     }
 
+    /// Writes down how far its life is. Fails where the record cannot be written; then it is as before.
     pub fn set_phase(&mut self, phase: Phase) -> Result<(), RegistryError> {
         self.record.phase = phase;
         self.save()

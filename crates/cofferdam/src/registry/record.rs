@@ -21,12 +21,19 @@ pub const VERSION: u32 = 2;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Strategy {
+    /// In the checkout itself: commits are where the user sees them.
     Head,
-    MergeToHead { target: BranchName },
+    /// On a temporary branch, which is merged into `target`.
+    MergeToHead {
+        /// The branch that was checked out at the start.
+        target: BranchName,
+    },
+    /// On a branch of the user's choice, and nowhere else.
     Branch,
 }
 
 impl Strategy {
+    /// As in files and on the command line: "head", "merge-to-head", "branch".
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Head => "head",
@@ -51,6 +58,7 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// As in files: "bind", "layer", "copy", "inside".
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Bind => "bind",
@@ -135,6 +143,7 @@ impl Phase {
     reason = "each is a fact of its own, as it stands in the record"
 )]
 pub struct Outcome {
+    /// Where the commits are now.
     #[serde(with = "super::landing")]
     pub landing: Landing,
     /// The commit that the agent's checkout ended at, if it is in the host repository.
@@ -173,20 +182,27 @@ pub struct Squashed {
     reason = "each is a fact of its own, as it stands in the record"
 )]
 pub struct Record {
+    /// Of the record's own form.
     pub version: u32,
+    /// By which it is known; never given twice.
     pub id: SandboxId,
+    /// By which people call it, unique in its repository while it lives.
     pub name: Slug,
+    /// The top of the checkout that it was made from.
     #[serde(with = "path_json::exact")]
     pub repository: PathBuf,
     /// What all checkouts of the repository share, as `.git` of the one above led there. Absent in records of earlier
     /// builds.
     #[serde(default, with = "path_json::optional_exact")]
     pub common_dir: Option<PathBuf>,
+    /// Who made it, and can end it.
     pub provider: String,
     /// What it was made from, where its provider has images. Absent in records of earlier builds.
     #[serde(default)]
     pub image: Option<String>,
+    /// Where its files are.
     pub mode: Mode,
+    /// Where its commits go.
     pub strategy: Strategy,
     /// The branch that the agent works on; `None` with `head` on a detached HEAD.
     pub branch: Option<BranchName>,
@@ -194,7 +210,9 @@ pub struct Record {
     pub branch_is_ours: bool,
     /// The commit that the agent started from.
     pub base: Oid,
+    /// When its making began.
     pub created: Timestamp,
+    /// How far its life is.
     pub phase: Phase,
     /// The linked worktree, where the strategy has one.
     #[serde(with = "path_json::optional_exact")]
@@ -234,8 +252,10 @@ pub struct Record {
     /// What it may reach. Absent in records of versions without a network.
     #[serde(default)]
     pub network: Option<Reach>,
+    /// Whether it outlives its maker.
     #[serde(default)]
     pub lifetime: Lifetime,
+    /// Whether the user's setup has run in it.
     #[serde(default)]
     pub setup: Setup,
     /// The commit of its branch that came home last. Every collecting moves it.
@@ -290,6 +310,7 @@ pub struct DevSandbox {
 /// A volume that a sandbox has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeMount {
+    /// The volume.
     pub name: VolumeName,
     /// Where it is inside: absolute.
     #[serde(with = "path_json::exact")]
@@ -313,16 +334,20 @@ pub struct ExtraMount {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Reach {
+    /// Nothing at all.
     None,
     /// What the rules of its sources name; here are those of the command that started it, in their
     /// text form.
     Allowlist {
+        /// One rule each.
         rules: Vec<String>,
     },
+    /// Everything that its host reaches.
     Open,
 }
 
 impl Reach {
+    /// The choice, without its rules.
     pub fn kind(&self) -> NetworkKind {
         match self {
             Self::None => NetworkKind::None,

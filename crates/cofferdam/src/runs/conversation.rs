@@ -63,8 +63,12 @@ pub fn export(home: &Home, record: &RunRecord, to: &Path) -> Result<usize, RunsE
     if paths.is_empty() {
         return Err(RunsError::NoConversation(record.id));
     }
-    let made = Destination::find(to)?.make_directory(0o700);
+    let made = Destination::find(to).and_then(|place| place.make_directory(0o700));
     let made = made.map_err(|error| match error.source.kind() {
+        ErrorKind::NotFound => RunsError::NoParent {
+            run: record.id,
+            to: to.to_owned(),
+        },
         ErrorKind::AlreadyExists => RunsError::NotNew {
             run: record.id,
             to: to.to_owned(),

@@ -5,24 +5,48 @@ use std::path::PathBuf;
 use crate::fsx::FileError;
 use crate::run_id::RunId;
 
+/// Why nothing is said of a run, or not all.
 #[derive(Debug, thiserror::Error)]
 pub enum RunsError {
+    /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Somebody else wrote there.
     #[error("the record {} cannot be read: {why}", path.display())]
-    Unreadable { path: PathBuf, why: String },
+    Unreadable {
+        /// The record's file.
+        path: PathBuf,
+        /// A sentence fragment.
+        why: String,
+    },
     /// By an id, or by the name of its sandbox.
     #[error("no run `{name}` is known in {}", repository.display())]
     Unknown {
         /// Printable.
         name: String,
+        /// Where it was looked for.
         repository: PathBuf,
     },
+    /// Its agent left none, or it made room for newer ones.
     #[error("nothing was kept of a conversation in run {0}")]
     NoConversation(RunId),
     /// What is exported goes into a new directory.
     #[error("{} is there already, and nothing is written into it", to.display())]
-    NotNew { run: RunId, to: PathBuf },
+    NotNew {
+        /// Whose conversation it is.
+        run: RunId,
+        /// What was to be the new directory.
+        to: PathBuf,
+    },
+    /// The directory in which it was to be made.
+    #[error("{} cannot be made: the directory that it is to be in is not there", to.display())]
+    NoParent {
+        /// Whose conversation it is.
+        run: RunId,
+        /// What was to be the new directory.
+        to: PathBuf,
+    },
+    /// Nothing is exported of a run that somebody has open.
     #[error("run {0} goes on")]
     AtWork(RunId),
 }

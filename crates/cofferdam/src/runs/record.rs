@@ -20,28 +20,36 @@ pub(crate) const VERSION: u32 = 1;
 #[non_exhaustive]
 pub struct RunRecord {
     pub(crate) version: u32,
+    /// By which it is known; never given twice.
     pub id: RunId,
     /// The checkout that it was started for.
     #[serde(with = "exact")]
     pub repository: PathBuf,
+    /// What it ran in.
     pub sandbox: SandboxId,
     /// Of its sandbox.
     pub name: Slug,
+    /// Who made that.
     pub provider: String,
     /// What that made it from, where it has images. Absent in records of earlier builds.
     #[serde(default)]
     pub image: Option<String>,
+    /// Where its files were.
     pub mode: Mode,
+    /// Where its commits were to go.
     pub strategy: Strategy,
     /// The branch that the agent worked on, and the one that was checked out.
     pub branch: String,
+    /// The branch that was checked out.
     pub target: String,
     /// Where its sandbox had the repository.
     #[serde(with = "exact")]
     pub workdir: PathBuf,
     /// By its name; one that is none of ours is only shown.
     pub agent: String,
+    /// As the agent names it; nothing where the agent chose.
     pub model: Option<String>,
+    /// As the agent names it; nothing where the agent chose.
     pub effort: Option<String>,
     /// More arguments of the agent's program, for `command` the program and its own.
     pub arguments: Vec<PathText>,
@@ -49,12 +57,16 @@ pub struct RunRecord {
     pub task: String,
     /// The run whose conversation it went on with, and whether in a copy.
     pub continues: Option<RunId>,
+    /// Whether it went on in a copy, and not in place.
     pub fork: bool,
     /// What that conversation had cost before, in millionths of a US dollar.
     #[serde(default)]
     pub cost_before_micro_usd: u64,
+    /// When it was planned.
     pub began: Timestamp,
+    /// Where its log is, if it has one.
     pub log: Option<PathText>,
+    /// In their order.
     pub iterations: Vec<RunIteration>,
     /// `None`: it goes on, or was interrupted.
     pub ended: Option<Ended>,
@@ -64,13 +76,17 @@ pub struct RunRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RunIteration {
+    /// From 1.
     pub number: u32,
+    /// How its program ended; nothing where it was killed for a bound, or never ran.
     pub exit: Option<Exit>,
     /// The agent's own conversation.
     pub session: Option<String>,
+    /// What it used, as far as its agent said so.
     pub usage: Option<Usage>,
     /// So many of its files were kept, with so many bytes.
     pub kept: usize,
+    /// How much is kept of its conversation, in bytes.
     pub kept_bytes: u64,
 }
 
@@ -78,6 +94,7 @@ pub struct RunIteration {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Ended {
+    /// When.
     pub at: Timestamp,
     /// Why it is no success.
     pub error: Option<String>,
@@ -85,6 +102,7 @@ pub struct Ended {
     pub completion: Option<String>,
     /// What became of the commits, in words; `None`: they are not home.
     pub landing: Option<String>,
+    /// How many came home.
     pub commits: usize,
 }
 

@@ -32,6 +32,7 @@ pub enum Status {
     AtWork,
     /// Whoever ran it died.
     Interrupted,
+    /// It is over, well or not.
     Ended,
 }
 
@@ -84,6 +85,7 @@ impl Recorder {
         Ok(this)
     }
 
+    /// As it was last written.
     pub fn record(&self) -> &RunRecord {
         &self.record
     }

@@ -8,6 +8,7 @@ pub struct Abilities {
     /// The networks that its sandboxes can have: it fails none of them silently. Who says nothing has sandboxes that
     /// reach whatever they reach, and only [`NetworkKind::Open`] may be asked for.
     pub networks: &'static [NetworkKind],
+    /// What its sandboxes can do beside networks.
     pub others: &'static [Ability],
 }
 
@@ -21,6 +22,7 @@ impl Default for Abilities {
 }
 
 impl Abilities {
+    /// Whether that was promised.
     pub fn has(&self, ability: Ability) -> bool {
         self.others.contains(&ability)
     }

@@ -98,6 +98,7 @@ impl<'a> Peek<'a> {
 pub enum Sight {
     /// Where the place really is, told first: an absolute path without links.
     At(Vec<u8>),
+    /// One thing that is there.
     Thing(Thing),
     /// The text of the link that was told last.
     Target(Vec<u8>),
@@ -107,6 +108,7 @@ pub enum Sight {
     Unread {
         /// Below the place, which itself is empty.
         path: Vec<u8>,
+        /// What the system said inside (`errno`).
         error: i32,
     },
 }
@@ -117,6 +119,7 @@ pub enum Sight {
 pub struct Thing {
     /// Below the place, which itself is empty. In the order of paths each directory is before what is in it.
     pub path: Vec<u8>,
+    /// What it is.
     pub kind: Kind,
     /// The permissions alone.
     pub mode: u32,

@@ -19,13 +19,18 @@ const RECEIPT: u64 = 64;
 pub enum FileChange<'a> {
     /// Missing directories are made. It takes its place whole.
     Write {
+        /// Below the place, relative.
         path: &'a Path,
         /// The permissions alone.
         mode: u32,
+        /// All of it.
         content: &'a [u8],
     },
     /// A file or a link.
-    Remove { path: &'a Path },
+    Remove {
+        /// Below the place, relative.
+        path: &'a Path,
+    },
 }
 
 fn failed(error: &io::Error) -> SandboxError {

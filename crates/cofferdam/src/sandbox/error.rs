@@ -19,6 +19,7 @@ pub enum SandboxError {
     NoEngine {
         /// As in [`Self::Unsupported`].
         what: String,
+        /// What helps, as a sentence fragment.
         hint: String,
     },
     /// It was never promised, and nothing was done.
@@ -26,6 +27,7 @@ pub enum SandboxError {
     Unable {
         /// "the provider `docker`", "this sandbox".
         who: String,
+        /// What was asked for.
         ability: Ability,
     },
     /// Nobody listens for a sandbox that outlives its maker: it was ended, or the machine was.
@@ -36,7 +38,12 @@ pub enum SandboxError {
     Running,
     /// It was made by another version of Cofferdam, and understands nothing but its end.
     #[error("the sandbox speaks version {theirs} of its protocol, and this program version {ours}")]
-    OtherVersion { theirs: u32, ours: u32 },
+    OtherVersion {
+        /// Of the program inside.
+        theirs: u32,
+        /// Of this program.
+        ours: u32,
+    },
     /// Nothing starts in it until it is resumed.
     #[error("the sandbox is paused")]
     Paused,
@@ -57,22 +64,36 @@ pub enum SandboxError {
     NotListening(u16),
     /// By [`super::Sandbox::connect`], for another reason.
     #[error("cannot connect to port {port} of the sandbox: {reason}")]
-    Port { port: u16, reason: String },
+    Port {
+        /// Inside.
+        port: u16,
+        /// A sentence fragment.
+        reason: String,
+    },
     /// The program does not exist inside, or cannot be executed.
     #[error("cannot run `{program}` in the sandbox: {reason}")]
     Program {
+        /// As it was called.
         program: String,
+        /// Which kind of mistake it is.
         fault: ProgramFault,
+        /// In the system's words.
         reason: String,
     },
     /// The same without a sandbox.
     #[error("cannot run `{program}`: {reason}")]
-    HostProgram { program: String, reason: String },
+    HostProgram {
+        /// As it was called.
+        program: String,
+        /// In the system's words.
+        reason: String,
+    },
     /// By [`super::Sandbox::unpack`] and [`super::Sandbox::snapshot`].
     #[error("cannot {action} the sandbox: {reason}")]
     Files {
         /// "put files into".
         action: &'static str,
+        /// A sentence fragment.
         reason: String,
     },
     /// Who carries files inside has the user of the programs there, which may stop or kill it.
@@ -81,6 +102,7 @@ pub enum SandboxError {
         /// "put files into".
         action: &'static str,
     },
+    /// Whoever was to be process 1 inside did not get as far as saying so.
     #[error("the sandbox did not come up: {0}")]
     Start(String),
     /// The sandbox, or contact with it, is gone. Its processes are dead.
@@ -89,8 +111,10 @@ pub enum SandboxError {
     /// No sandbox starts without the wall that it was to have.
     #[error("the sandbox has no wall: {0}")]
     Wall(#[from] WallError),
+    /// In seconds.
     #[error("the sandbox did not answer within {0} s")]
     TimedOut(u64),
+    /// Its caller had enough.
     #[error("cancelled")]
     Cancelled,
 }
@@ -105,5 +129,6 @@ pub enum ProgramFault {
     Forbidden,
     /// It cannot be started in the directory that was asked for.
     Directory,
+    /// Something else; the text beside it says what.
     Other,
 }

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 pub struct Examined {
     /// A few words: "capabilities".
     pub what: &'static str,
+    /// What is there.
     pub found: Held,
 }
 

@@ -34,6 +34,7 @@ pub struct NoSandbox {
 }
 
 impl NoSandbox {
+    /// An agent of this `strategy` on the host itself: nothing contains it.
     pub fn new(strategy: BranchStrategy) -> Self {
         Self { strategy }
     }

@@ -20,7 +20,9 @@ pub enum BranchStrategy {
     MergeToHead,
     /// Commits land on this branch. A branch that does not exist yet starts at `base`, or at HEAD.
     Branch {
+        /// Its short name.
         branch: BranchName,
+        /// As `git rev-parse` takes it.
         base: Option<String>,
     },
 }
@@ -28,9 +30,13 @@ pub enum BranchStrategy {
 /// The strategies of a sandbox that cannot work in the host's directory itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CopyStrategy {
+    /// On a temporary branch, which is merged into the one that is checked out.
     MergeToHead,
+    /// On this branch. One that does not exist yet starts at `base`, or at HEAD.
     Branch {
+        /// Its short name.
         branch: BranchName,
+        /// As `git rev-parse` takes it.
         base: Option<String>,
     },
 }
@@ -54,6 +60,7 @@ pub struct BindMount {
 }
 
 impl BindMount {
+    /// Sandboxes of this provider, whose commits go where `strategy` says.
     pub fn new(provider: impl BindMountProvider + 'static, strategy: BranchStrategy) -> Self {
         Self {
             provider: Arc::new(provider),
@@ -89,6 +96,7 @@ pub(crate) enum Layers {
 }
 
 impl PrivateCopy {
+    /// Sandboxes of this provider, whose commits go where `strategy` says.
     pub fn new(provider: impl BindMountProvider + 'static, strategy: CopyStrategy) -> Self {
         Self {
             provider: Arc::new(provider),
@@ -124,6 +132,7 @@ pub struct Isolated {
 }
 
 impl Isolated {
+    /// Sandboxes of this provider, whose commits go where `strategy` says.
     pub fn new(provider: impl IsolatedProvider + 'static, strategy: CopyStrategy) -> Self {
         Self {
             provider: Arc::new(provider),
@@ -136,12 +145,16 @@ impl Isolated {
 /// from [`host::NoSandbox`], so an unattended run without a sandbox does not compile.
 #[derive(Debug, Clone)]
 pub enum Contained {
+    /// It can have the host's directory itself.
     BindMount(BindMount),
+    /// It has a copy of its own, in a directory of the host's.
     PrivateCopy(PrivateCopy),
+    /// It has a file system of its own.
     Isolated(Isolated),
 }
 
 impl Contained {
+    /// What its provider calls itself.
     pub fn provider_name(&self) -> &str {
         match self {
             Self::BindMount(kind) => kind.provider.name(),
@@ -150,6 +163,7 @@ impl Contained {
         }
     }
 
+    /// What its sandboxes can do.
     pub fn abilities(&self) -> Abilities {
         match self {
             Self::BindMount(kind) => kind.provider.abilities(),
@@ -221,6 +235,7 @@ impl Contained {
         this
     }
 
+    /// Where its commits go.
     pub fn strategy(&self) -> BranchStrategy {
         match self {
             Self::BindMount(kind) => kind.strategy.clone(),

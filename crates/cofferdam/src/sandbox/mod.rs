@@ -74,7 +74,9 @@ pub fn provider_of(name: &str, place: &Path) -> Result<Arc<dyn BindMountProvider
     })
 }
 
+/// What a sandbox prints, or what is in it.
 pub type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
+/// What a sandbox reads.
 pub type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// How a running sandbox is.
@@ -191,6 +193,7 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
         Err(unable(Ability::Pause))
     }
 
+    /// Lets what [`Sandbox::pause`] stopped go on. Without effect where nothing is paused.
     async fn resume(&self) -> Result<(), SandboxError> {
         Err(unable(Ability::Pause))
     }
@@ -202,6 +205,7 @@ pub trait Sandbox: Send + Sync + fmt::Debug {
         Err(unable(Ability::Pause))
     }
 
+    /// Asks the sandbox how it is: whether it goes on or stands still, and what runs in it.
     async fn status(&self) -> Result<Status, SandboxError> {
         Err(unable(Ability::Outlive))
     }
@@ -366,6 +370,7 @@ pub trait BindMountProvider: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// Makes one, and returns when it serves. What a failure or `cancel` leaves behind is taken away before this returns.
     async fn create(
         &self,
         spec: &SandboxSpec,
@@ -481,6 +486,7 @@ impl<T: BindMountProvider + ?Sized> BindMountProvider for Arc<T> {
 /// git ([`Ability::Git`]), else what changed ([`Ability::Files`]).
 #[async_trait]
 pub trait IsolatedProvider: Send + Sync + fmt::Debug {
+    /// What it is called, in messages and in records.
     fn name(&self) -> &str;
 
     /// As [`BindMountProvider::abilities`].

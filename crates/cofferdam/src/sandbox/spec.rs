@@ -16,8 +16,11 @@ use crate::wall::WallSpec;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SandboxSpec {
+    /// By which it is known; never given twice.
     pub id: SandboxId,
+    /// By which people call it.
     pub slug: Slug,
+    /// What it calls itself inside.
     pub hostname: String,
     /// It is called so whatever that costs. Else a provider that has something ready under another name may use that.
     pub named: bool,
@@ -44,11 +47,14 @@ pub struct SandboxSpec {
     pub repository: Option<RepoPath>,
     /// What [`super::BindMountProvider::check`] said that it is made from. Without it a provider with images chooses.
     pub image: Option<String>,
+    /// How much it may use.
     pub limits: Limits,
     /// The host may run commands as root inside ([`super::BindMountProvider::open_as_root`]); nobody inside gets its rights. For
     /// providers with [`super::Ability::Root`].
     pub root: bool,
+    /// What it may reach.
     pub network: Network,
+    /// Whether it outlives its maker.
     pub lifetime: Lifetime,
     /// A directory of the host's for this sandbox alone, 0700, that no sandbox sees: what another process has to know to clear
     /// away what is left of it. Without one a provider whose sandboxes are not its own processes leaves nothing to go by.
@@ -118,6 +124,7 @@ pub enum Lifetime {
 /// Where a sandbox is found that outlives its maker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handle {
+    /// By which it is known.
     pub id: SandboxId,
     /// As in [`Lifetime::UntilRemoved`].
     pub state: PathBuf,
@@ -140,6 +147,7 @@ pub struct Mount {
     pub source: MountSource,
     /// An absolute path inside. Created where it does not exist, if its parent is the provider's.
     pub target: PathBuf,
+    /// What may be done with it inside.
     pub access: Access,
 }
 
@@ -153,6 +161,7 @@ pub enum MountSource {
     /// Directories that lie over one another: what is in the first hides what is in those behind it. None of them may
     /// change from elsewhere while the sandbox lives.
     Layers {
+        /// The topmost first.
         lower: Vec<PathBuf>,
         /// Where changes go: a directory with `upper` and `work` in it, for this sandbox alone. Without it nothing can be
         /// changed, and there are at least two directories.
@@ -175,9 +184,12 @@ impl MountSource {
     }
 }
 
+/// What a mount may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
+    /// It can be looked at; nothing in it changes.
     ReadOnly,
+    /// It can be changed, on the host too.
     ReadWrite,
 }
 
@@ -185,6 +197,7 @@ pub enum Access {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {
+    /// At the same time; threads count as well.
     pub processes: Option<u64>,
     /// Bytes, swap included.
     pub memory: Option<u64>,
@@ -218,6 +231,7 @@ pub enum Network {
 }
 
 impl Network {
+    /// The choice, without its rules.
     pub fn kind(&self) -> NetworkKind {
         match self {
             Self::None => NetworkKind::None,

@@ -9,12 +9,15 @@ use super::{BoxRead, BoxWrite};
 /// In characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminalSize {
+    /// Lines of text.
     pub rows: u16,
+    /// Characters in a line.
     pub columns: u16,
 }
 
 /// Says how large a terminal is now; its programs hear of it (`SIGWINCH`).
 pub trait Resize: Send + Sync + fmt::Debug {
+    /// Tells it. Fails where the terminal is gone.
     fn resize(&self, size: TerminalSize) -> io::Result<()>;
 }
 
@@ -24,6 +27,7 @@ pub struct Terminal {
     pub output: BoxRead,
     /// What is typed. Waits for as long as nothing inside reads.
     pub input: BoxWrite,
+    /// How it hears of another size.
     pub size: Arc<dyn Resize>,
 }
 

@@ -22,7 +22,9 @@ pub struct Budget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Spent {
+    /// It took this long.
     Time(Duration),
+    /// It used so many of them.
     Tokens(u64),
     /// In millionths of a US dollar.
     Cost(u64),

@@ -35,25 +35,42 @@ const ON_ITS_WAY: &str = "/tmp/cofferdam-conversation";
 /// Why a conversation cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ConversationError {
+    /// The agent cannot be asked for that.
     #[error(transparent)]
     Agent(#[from] AgentError),
+    /// The agent left none, or nobody could read it.
     #[error("nothing was kept of the conversation `{id}`")]
     NotKept {
         /// Printable.
         id: String,
     },
+    /// Only the newest conversations are kept.
     #[error("the conversation was kept, and has made room for newer ones since")]
     MadeRoom,
+    /// Nothing is known of how it keeps its conversations.
     #[error("{agent} cannot be given an earlier conversation")]
-    NoFiles { agent: String },
+    NoFiles {
+        /// Its name.
+        agent: String,
+    },
+    /// The files are another agent's, or were changed.
     #[error("what was kept of the conversation is none of {agent}: {source}")]
-    Foreign { agent: String, source: SessionError },
+    Foreign {
+        /// Its name.
+        agent: String,
+        /// What is wrong with them.
+        source: SessionError,
+    },
+    /// The kept files could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A sentence fragment.
     #[error("the conversation could not be put into the sandbox: {0}")]
     NotGiven(String),
+    /// A sentence fragment.
     #[error("the conversation could not be taken out of the sandbox: {0}")]
     NotTaken(String),
+    /// Its caller had enough.
     #[error("cancelled")]
     Cancelled,
 }

@@ -29,12 +29,17 @@ pub(super) const LIMIT: u64 = 1 << 20;
 /// Why the file was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvFileError {
+    /// It could not be read.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A line that is neither a variable nor a comment.
     #[error("{}:{line}: {why}", path.display())]
     Line {
+        /// The file.
         path: PathBuf,
+        /// From 1.
         line: usize,
+        /// A sentence fragment.
         why: &'static str,
     },
 }

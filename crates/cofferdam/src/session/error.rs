@@ -35,28 +35,37 @@ use crate::sandbox::SandboxError;
 #[derive(Debug, thiserror::Error)]
 #[error("{kind}")]
 pub struct RunError {
+    /// Why.
     #[source]
     pub kind: RunErrorKind,
+    /// What was made until then, and where it is.
     pub kept: Box<Kept>,
 }
 
 /// Why a run did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunErrorKind {
+    /// The repository cannot be worked in.
     #[error(transparent)]
     Repository(#[from] RepositoryError),
+    /// It cannot be, as it was asked for.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The template gives no prompt.
     #[error("{}", about_template(path, source))]
     Prompt {
         /// The template.
         path: PathBuf,
+        /// What is wrong with it.
         source: PromptError,
     },
+    /// `.cofferdam/.env` cannot be used.
     #[error(transparent)]
     EnvFile(#[from] EnvFileError),
+    /// The agent's login cannot be given.
     #[error(transparent)]
     Login(#[from] LoginError),
+    /// What is known of sandboxes cannot be read or written.
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// What a dead command left where this one would work or land could not be finished.
@@ -68,50 +77,75 @@ pub enum RunErrorKind {
     /// It shares the user's checkout, and lives on there.
     #[error("nobody watches the checkout that the sandbox shares: {0}")]
     Unwatched(#[from] WatchError),
+    /// What is known of runs cannot be read or written.
     #[error(transparent)]
     Runs(#[from] RunsError),
+    /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Git failed on the host.
     #[error(transparent)]
     Git(#[from] GitError),
+    /// There is no worktree for the branch.
     #[error(transparent)]
     Worktree(#[from] WorktreeError),
+    /// The files of the commit could not be made ready.
     #[error(transparent)]
     Tree(#[from] TreeError),
+    /// The history could not be exported.
     #[error(transparent)]
     Vault(#[from] VaultError),
+    /// What was uncommitted before could not be recorded.
     #[error(transparent)]
     Before(#[from] BeforeError),
+    /// A path that was to be copied in could not be.
     #[error(transparent)]
     Copy(#[from] CopyError),
     /// A step of preparing, with the module's own typed error as source.
     #[error("preparing the {step} failed: {source}")]
     Prepare {
+        /// Which step, as a noun.
         step: &'static str,
+        /// What stopped it.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Each step of preparing has a bound.
     #[error("{step} did not finish within {} s", limit.as_secs_f32())]
-    StepTimedOut { step: &'static str, limit: Duration },
+    StepTimedOut {
+        /// Which step, as a noun.
+        step: &'static str,
+        /// How long it had.
+        limit: Duration,
+    },
+    /// A command of the user's did not succeed.
     #[error(transparent)]
     Hook(#[from] HookError),
+    /// The sandbox did not come up, or was lost.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    /// A command in the prompt's template gave no text.
     #[error(transparent)]
     Expression(#[from] ExpressionError),
+    /// A start of the agent was no success.
     #[error("{agent}, iteration {iteration}: {failure}")]
     Agent {
+        /// Its name.
         agent: String,
+        /// From 1.
         iteration: u32,
+        /// What went wrong.
         failure: AgentFailure,
     },
     /// The agent's part may have gone well; bringing its commits home did not. They are kept.
     #[error(transparent)]
     Collect(#[from] CollectError),
+    /// The conversation that was to go on cannot.
     #[error(transparent)]
     Conversation(#[from] ConversationError),
     /// Commits that were made on the way are home.
     #[error(transparent)]
     Output(#[from] OutputError),
+    /// Its caller had enough.
     #[error("cancelled")]
     Cancelled,
 }
@@ -151,8 +185,11 @@ fn about_template(path: &Path, error: &PromptError) -> String {
 #[derive(Debug, thiserror::Error)]
 #[error("the prompt's shell expression `{command}` failed: {reason}")]
 pub struct ExpressionError {
+    /// As it stands in the template, with its arguments.
     pub command: String,
+    /// How it ended; nothing where it did not run to its end.
     pub exit: Option<Exit>,
+    /// A sentence fragment.
     pub reason: String,
 }
 

@@ -10,7 +10,9 @@ use crate::registry::{self, Entry, Lifetime, RegistryError};
 /// The sandbox that works on a branch, or in whose worktree it is checked out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
+    /// By which people call it.
     pub name: Slug,
+    /// What it is doing.
     pub state: Holding,
     /// Its worktree, or the files of its own.
     pub at: PathBuf,
@@ -19,6 +21,7 @@ pub struct Holder {
 /// What the holder of a branch is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holding {
+    /// An agent works in it.
     Running,
     /// It stays until it is deleted.
     LivesOn,

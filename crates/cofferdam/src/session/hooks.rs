@@ -21,9 +21,13 @@ use crate::sandbox::{ProgramFault, Sandbox, SandboxError};
 #[derive(Debug, thiserror::Error)]
 #[error("the {point} hook `{command}` failed: {reason}")]
 pub struct HookError {
+    /// Where in the life of a sandbox.
     pub point: HookPoint,
+    /// As the user wrote it.
     pub command: String,
+    /// How it ended; nothing where it did not run to its end.
     pub exit: Option<Exit>,
+    /// A sentence fragment.
     pub reason: String,
     /// The sandbox that it ran in ended meanwhile, or contact with it was lost.
     pub sandbox_gone: bool,

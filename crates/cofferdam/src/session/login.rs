@@ -33,26 +33,43 @@ const VARIABLE: &str = "COFFERDAM_LOGIN";
 /// Why there is no login to give.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
+    /// A file that is kept could not be read.
     #[error(transparent)]
     File(#[from] FileError),
     /// The one that the user gave for this run.
     #[error("the login of {agent} cannot be read: {source}")]
     Unreadable {
+        /// Its name.
         agent: String,
         /// Where its program keeps one, relative to a home.
         usual: &'static str,
+        /// What the system said.
         source: FileError,
     },
+    /// A login has another form.
     #[error("{} is no login: {why}", path.display())]
-    NoLogin { path: PathBuf, why: &'static str },
+    NoLogin {
+        /// The file.
+        path: PathBuf,
+        /// A sentence fragment.
+        why: &'static str,
+    },
+    /// The volume that keeps logins cannot be used.
     #[error(transparent)]
     Volume(#[from] Box<VolumeError>),
+    /// What is known of sandboxes cannot be read.
     #[error(transparent)]
     Registry(#[from] Box<RegistryError>),
+    /// It is another agent's.
     #[error(transparent)]
     Foreign(Box<ForeignLogin>),
+    /// It is let in by variables alone.
     #[error("{agent} has no login file")]
-    NoFile { agent: String },
+    NoFile {
+        /// Its name.
+        agent: String,
+    },
+    /// A sentence fragment.
     #[error("the login could not be copied into the sandbox: {0}")]
     NotGiven(String),
 }
@@ -61,7 +78,9 @@ pub enum LoginError {
 #[derive(Debug, thiserror::Error)]
 #[error("{} is no login of {agent}: {}expected {} in it", path.display(), belongs(*other), listed(marks))]
 pub struct ForeignLogin {
+    /// The file.
     pub path: PathBuf,
+    /// The name of the agent that it was given for.
     pub agent: String,
     /// The agent whose it is, where that can be told.
     pub other: Option<&'static str>,

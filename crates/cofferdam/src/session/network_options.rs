@@ -13,7 +13,10 @@ pub enum NetworkOptions {
     /// Its own loopback and nothing else.
     None,
     /// What the user's rules name (the default list where they have none), and these.
-    Allowlist { rules: Vec<Rule> },
+    Allowlist {
+        /// Beside those of the files.
+        rules: Vec<Rule>,
+    },
     /// The host's own network: no wall at all.
     Open,
 }

@@ -17,6 +17,7 @@ pub struct HostOptions {
     pub caller: Caller,
     /// A directory in the repository to work on.
     pub repository: PathBuf,
+    /// Where the agent works: in no sandbox.
     pub sandbox: NoSandbox,
     /// Names its temporary branch and its log.
     pub name: Option<String>,
@@ -51,6 +52,7 @@ impl HostOptions {
 pub enum Interactive {
     /// In a sandbox.
     Inside(Box<RunOptions>),
+    /// On this machine itself, by its user's own choice.
     OnHost(Box<HostOptions>),
 }
 

@@ -6,6 +6,7 @@ use crate::names::BranchName;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unpushed {
+    /// Its short name.
     pub branch: BranchName,
     /// How many there are; nothing where nobody can tell.
     pub commits: Option<usize>,

@@ -33,14 +33,18 @@ pub enum PromptSource {
     Inline(String),
     /// A template file with its arguments (S2-26).
     Template {
+        /// The template's file.
         path: PathBuf,
+        /// What is given for each name.
         arguments: BTreeMap<String, String>,
     },
     /// As a template file, of which the caller has the text already.
     TemplateText {
         /// What messages call it.
         name: PathBuf,
+        /// The template.
         text: String,
+        /// What is given for each name.
         arguments: BTreeMap<String, String>,
     },
 }
@@ -49,12 +53,14 @@ pub enum PromptSource {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Hook {
+    /// As `sh -c` takes it.
     pub command: String,
     /// Default 60 s. Passing it fails the step.
     pub timeout: Duration,
 }
 
 impl Hook {
+    /// It may take 60 s.
     pub fn new(command: impl Into<String>) -> Self {
         Self {
             command: command.into(),
@@ -113,7 +119,9 @@ pub enum RunLog {
     /// `<repository>/.cofferdam/logs/<branch>[-<name>].log`, appended.
     #[default]
     Default,
+    /// Into this file, which is made.
     File(PathBuf),
+    /// Nowhere.
     None,
 }
 
@@ -152,11 +160,15 @@ impl LogLimits {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Caller {
+    /// Cofferdam's own directory.
     pub home: Home,
+    /// Which git is asked, and how.
     pub git: Git,
     /// Only names that the agent declares or `.cofferdam/.env` lists are taken from it.
     pub environment: BTreeMap<OsString, OsString>,
+    /// The user's home, if they have one.
     pub user_home: Option<PathBuf>,
+    /// Who hears of what happens.
     pub events: EventSink,
     /// First stage: the agent's tree is ended, commits are collected, everything is disposed.
     pub cancel: CancellationToken,
@@ -177,7 +189,9 @@ pub struct Caller {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Watcher {
+    /// The program's file.
     pub program: PathBuf,
+    /// What stands before the sandbox's id.
     pub arguments: Vec<OsString>,
     /// All that it gets of variables.
     pub environment: BTreeMap<OsString, OsString>,
@@ -217,10 +231,13 @@ impl Caller {
 pub struct SessionOptions {
     /// A directory in the repository to work on.
     pub repository: PathBuf,
+    /// What it is, and where its commits go.
     pub sandbox: Contained,
     /// Names the sandbox, its temporary branch and its log.
     pub name: Option<String>,
+    /// How long each step may take.
     pub timeouts: Timeouts,
+    /// Commands of the user's, at points of its life.
     pub hooks: Hooks,
     /// Paths below the repository's top to copy into a worktree (not with `head`). One that is not
     /// there is an error.
@@ -247,11 +264,14 @@ pub struct SessionOptions {
     pub environment: BTreeMap<OsString, OsString>,
     /// Author of the agent's commits. `None`: looked up in the user's git configuration.
     pub identity: Option<Identity>,
+    /// How much it may use.
     pub limits: Limits,
+    /// What it may reach.
     pub network: NetworkOptions,
 }
 
 impl SessionOptions {
+    /// A sandbox for this repository, with everything else as the defaults say.
     pub fn new(repository: impl Into<PathBuf>, sandbox: impl Into<Contained>) -> Self {
         Self {
             repository: repository.into(),
@@ -280,10 +300,13 @@ impl SessionOptions {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Task {
+    /// Which agent is asked.
     pub agent: Arc<dyn AgentProvider>,
+    /// What it is asked.
     pub prompt: PromptSource,
     /// Stands below the prompt, as it is: nothing in it is a placeholder or a command.
     pub attached: Option<String>,
+    /// How often it is started at most.
     pub max_iterations: NonZeroU32,
     /// Any of them in a final message of the agent ends the run.
     pub completion_signals: Vec<String>,
@@ -293,12 +316,15 @@ pub struct Task {
     pub completion_grace: Duration,
     /// A login file of the agent, kept for this and later runs. `None`: the one that is kept, if any.
     pub login: Option<PathBuf>,
+    /// Where its log goes.
     pub log: RunLog,
+    /// How long its log may be.
     pub log_limits: LogLimits,
     /// An earlier conversation of the same agent that this one goes on with: in its first iteration and in those after it.
     pub resume: Option<Resume>,
     /// What the agent is to give back at the end.
     pub output: Option<Output>,
+    /// What it may use.
     pub budget: Budget,
     /// A person works with the agent's own terminal interface: it is started once, no output of its is read, and the prompt may be empty.
     /// What is about iterations, output and bounds does not count.
@@ -381,8 +407,11 @@ impl Task {
 /// One run: a task in a sandbox of its own.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
+    /// On whose behalf.
     pub caller: Caller,
+    /// The sandbox.
     pub session: SessionOptions,
+    /// What is to be done there.
     pub task: Task,
 }
 

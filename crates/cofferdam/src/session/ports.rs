@@ -37,8 +37,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Why ports are not published.
 #[derive(Debug, thiserror::Error)]
 pub enum PortsError {
+    /// A run ends, and its ports with it.
     #[error("ports of this machine are published for dev sandboxes, which somebody watches")]
     NotDev,
+    /// There nothing of the sandbox is asked who comes.
     #[error(
         "no ports lead into a sandbox with the network `open`: with the wall, which is the default, they do"
     )]
@@ -46,7 +48,9 @@ pub enum PortsError {
     /// Somebody else listens there, or nobody may.
     #[error("port {port} of this machine cannot be published: {source}")]
     Taken {
+        /// On this machine.
         port: NonZeroU16,
+        /// What the system said.
         #[source]
         source: io::Error,
     },
@@ -56,6 +60,7 @@ pub enum PortsError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Unpublished {
+    /// On this machine.
     pub port: NonZeroU16,
     /// In the system's words.
     pub why: String,

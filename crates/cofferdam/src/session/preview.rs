@@ -28,6 +28,7 @@ use crate::wall;
 pub struct Preview {
     /// As a run with these options would have them. A branch that a run names itself has another name in each.
     pub source_branch: String,
+    /// What the prompt's built-in argument would say: the branch that is checked out.
     pub target_branch: String,
     /// In the order of the template.
     pub parts: Vec<Previewed>,
@@ -38,10 +39,13 @@ pub struct Preview {
 /// A part of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Previewed {
+    /// It stands there as it is.
     Text(String),
+    /// A command, whose output would stand there.
     Expression {
         /// A line (or several) for `sh -c`, complete with its values.
         command: String,
+        /// Where it begins.
         at: Position,
         /// What it printed. `None`: it was not run.
         output: Option<String>,

@@ -17,10 +17,13 @@ use crate::wall::Refused;
 /// One invocation of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Iteration {
+    /// From 1.
     pub number: u32,
     /// `None`: ended by us (completion grace, cancel).
     pub exit: Option<Exit>,
+    /// By which the agent's program can resume it, if it said so.
     pub session: Option<String>,
+    /// What it used, as far as its agent said so.
     pub usage: Option<Usage>,
     /// The last final message.
     pub result: Option<String>,
@@ -79,19 +82,27 @@ pub(super) fn usage(iterations: &[Iteration]) -> Usage {
 pub struct RunReport {
     /// By which [`crate::runs`] knows it.
     pub run: Option<RunId>,
+    /// By which the sandbox is known; never given twice.
     pub id: SandboxId,
+    /// By which people call it.
     pub name: Slug,
+    /// The branch that the agent worked on.
     pub source_branch: String,
+    /// The branch that was checked out at the start.
     pub target_branch: String,
     /// The source branch where it was made for the sandbox: `delete` removes it.
     pub made_branch: Option<String>,
+    /// Where the source branch was before.
     pub base: Oid,
+    /// In their order.
     pub iterations: Vec<Iteration>,
     /// The completion signal that ended the run.
     pub completion: Option<String>,
     /// What the agent gave back, where it was to ([`super::Task::output`]).
     pub output: Option<serde_json::Value>,
+    /// Where the commits are now.
     pub landing: Landing,
+    /// Commits that are not on the branch.
     pub beside: Vec<Beside>,
     /// What the gate noticed in the commits and let pass, in words.
     pub notes: Vec<String>,
@@ -102,8 +113,11 @@ pub struct RunReport {
     pub taken: Vec<PathBuf>,
     /// Lines of `git diff --stat` from base to tip, sanitised.
     pub diffstat: String,
+    /// Of all iterations together.
     pub usage: Usage,
+    /// From the call to its end.
     pub duration: Duration,
+    /// Where its log is, if it has one.
     #[serde(serialize_with = "crate::path_json::optional")]
     pub log: Option<PathBuf>,
     /// A worktree with uncommitted work that was left where it is.
@@ -131,29 +145,38 @@ impl RunReport {
 pub struct Kept {
     /// As in [`RunReport::run`].
     pub run: Option<RunId>,
+    /// By which the sandbox is known, where there was one.
     pub id: Option<SandboxId>,
+    /// By which people call it.
     pub name: Option<Slug>,
+    /// The branch that the agent worked on.
     pub branch: Option<String>,
     /// What was checked out at the start.
     pub target_branch: Option<String>,
     /// As in [`RunReport::made_branch`].
     pub made_branch: Option<String>,
+    /// Where that was before.
     pub base: Option<Oid>,
     /// `None` with an id: they are still in the sandbox, and `gc` brings them home, or a collecting where it goes on.
     pub landing: Option<Landing>,
     /// The sandbox goes on.
     #[serde(skip)]
     pub lives_on: bool,
+    /// Commits that are not on the branch.
     pub beside: Vec<Beside>,
     /// As in [`RunReport::notes`].
     pub notes: Vec<String>,
+    /// What came home, newest last.
     pub commits: Vec<CommitLine>,
     /// As in [`RunReport::taken`].
     #[serde(serialize_with = "crate::path_json::lossy_list")]
     pub taken: Vec<PathBuf>,
+    /// In their order, the one that failed too.
     pub iterations: Vec<Iteration>,
+    /// A worktree with uncommitted work that was left where it is.
     #[serde(serialize_with = "crate::path_json::optional")]
     pub preserved_worktree: Option<PathBuf>,
+    /// Where its log is, if it has one.
     #[serde(serialize_with = "crate::path_json::optional")]
     pub log: Option<PathBuf>,
     /// As in [`RunReport::refused`].

@@ -48,7 +48,7 @@ use crate::wall;
 ///
 /// It is [`Session::create`](crate::session::Session::create), [`agent`](crate::session::Session::agent) and
 /// [`close`](crate::session::Session::close) in one, with two differences: its sandbox ends with this process however that
-/// dies, and with merge-to-head a run that went well moves the target, as [`crate::session::manage::merge`] does for a
+/// dies, and with merge-to-head a run that went well moves the target, as [`crate::session::manage::merge()`] does for a
 /// session.
 ///
 /// One agent from the making of its sandbox to its end:

@@ -43,26 +43,35 @@ const LIMIT: Duration = Duration::from_mins(20);
 /// Why a branch is not on the shelf.
 #[derive(Debug, thiserror::Error)]
 pub enum ShelfError {
+    /// The shelf itself cannot be used.
     #[error(transparent)]
     Volume(#[from] VolumeError),
+    /// Git failed on the host.
     #[error(transparent)]
     Git(#[from] GitError),
+    /// The history could not be exported.
     #[error(transparent)]
     Vault(#[from] VaultError),
+    /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
     /// Nothing was started.
     #[error("branch `{branch}` cannot be brought to the shelf: {source}")]
     Jail {
+        /// Its short name.
         branch: BranchName,
+        /// Why the throw-away sandbox did not come up.
         #[source]
         source: SandboxError,
     },
     /// In the words of git, safe for a terminal.
     #[error("branch `{branch}` cannot be brought to the shelf, {exit}: {said}")]
     Failed {
+        /// Its short name.
         branch: BranchName,
+        /// How git ended.
         exit: Exit,
+        /// What git printed.
         said: String,
     },
     /// Another repository lay in the directory before, and its shelf is there still. Nothing was changed.
@@ -70,7 +79,9 @@ pub enum ShelfError {
         "branch `{branch}` cannot be brought to the shelf {volume}: what is there is of another repository, which lay here before"
     )]
     Another {
+        /// Its short name.
         branch: BranchName,
+        /// The shelf.
         volume: VolumeName,
     },
 }

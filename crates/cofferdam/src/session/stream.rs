@@ -101,12 +101,20 @@ pub(super) struct Observed {
 /// Why an invocation is no success.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentFailure {
+    /// The agent cannot serve the request.
     #[error(transparent)]
     Request(#[from] AgentError),
+    /// The sandbox was lost, or did not start the program.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    /// Its program failed.
     #[error("the agent ended with {exit}: {detail}")]
-    Exit { exit: Exit, detail: String },
+    Exit {
+        /// How it ended.
+        exit: Exit,
+        /// What it printed last, safe for a terminal.
+        detail: String,
+    },
     /// Its own final message says so, whatever its exit code.
     #[error("the agent reported an error: {0}")]
     Reported(String),
@@ -116,6 +124,7 @@ pub enum AgentFailure {
         colon = if .0.is_empty() { "" } else { ": " }
     )]
     Silent(String),
+    /// It was killed after this long without output.
     #[error("the agent printed nothing for {} s", .0.as_secs())]
     Idle(Duration),
     /// The run's own bound: see [`super::Budget`].
@@ -124,10 +133,12 @@ pub enum AgentFailure {
     /// A limit of the model's, and how its program reported it.
     #[error("a limit of the model's was reached: {detail}")]
     Quota {
+        /// In its own words, safe for a terminal.
         detail: String,
         /// When it ends, where that was said.
         until: Option<Timestamp>,
     },
+    /// Its caller had enough: it was killed.
     #[error("cancelled")]
     Cancelled,
 }

@@ -71,7 +71,9 @@ pub struct Synced {
     pub skipped: bool,
     /// How many files were brought.
     pub files: usize,
+    /// How many commands ran after it.
     pub hooks: usize,
+    /// What became of the network's rules.
     pub rules: RulesNow,
 }
 
@@ -83,7 +85,10 @@ pub enum RulesNow {
     #[default]
     Unchanged,
     /// Those that the files say; so many open connections were ended by that.
-    InForce { closed: u64 },
+    InForce {
+        /// How many.
+        closed: u64,
+    },
     /// Those that it had before, which was said.
     Kept,
 }

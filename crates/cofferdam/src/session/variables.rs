@@ -17,12 +17,16 @@ use crate::registry::RegistryError;
 /// Why nobody can say which variables there are.
 #[derive(Debug, thiserror::Error)]
 pub enum VariablesError {
+    /// `.cofferdam/.env` cannot be used.
     #[error(transparent)]
     EnvFile(#[from] EnvFileError),
+    /// Git could not say whose file it is.
     #[error(transparent)]
     Git(#[from] GitError),
+    /// What is known of sandboxes cannot be read.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// The repository cannot be worked in.
     #[error(transparent)]
     Repository(#[from] RepositoryError),
 }

@@ -105,6 +105,7 @@ impl Output {
         Self { retries, ..self }
     }
 
+    /// The name between `<` and `>`.
     pub fn tag(&self) -> &str {
         &self.tag
     }
@@ -145,6 +146,7 @@ impl Output {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the agent gave no usable <{tag}>: {why}")]
 pub struct OutputError {
+    /// The name between `<` and `>`.
     pub tag: String,
     /// Printable only after [`crate::text::printable`]: it may quote the agent.
     pub why: String,

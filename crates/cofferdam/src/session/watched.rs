@@ -55,10 +55,13 @@ const MOST_SAID: u64 = 4 << 10;
 /// Why nobody watches.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
+    /// A caller that shares a checkout has to say who watches it.
     #[error("its caller has no program that does")]
     NoWatcher,
+    /// In the system's words.
     #[error("its watcher does not start: {0}")]
     Start(#[source] std::io::Error),
+    /// In seconds.
     #[error("its watcher says nothing within {0} s")]
     Silent(u64),
     /// In its own words, safe for a terminal.
@@ -67,16 +70,22 @@ pub enum WatchError {
     /// Not all that appears would be seen.
     #[error("not every directory of it can be watched: {0}")]
     Blind(#[source] std::io::Error),
+    /// It ended, or never was.
     #[error("it has no process")]
     NoProcess,
+    /// Its caller had enough.
     #[error("looking through it was cut short")]
     CutShort,
+    /// What is known of the sandbox cannot be read.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// The repository cannot be worked in.
     #[error(transparent)]
     Repository(#[from] RepositoryError),
+    /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// What is to be stopped in it could not be.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
 }

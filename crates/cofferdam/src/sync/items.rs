@@ -71,6 +71,7 @@ pub struct Places<'a> {
 pub struct Wanted {
     /// By their places: absolute paths without the first slash.
     pub items: BTreeMap<PathBuf, Item>,
+    /// What of the configuration cannot go in.
     pub complaints: Vec<Complaint>,
 }
 
@@ -80,7 +81,9 @@ type Others = Option<(u32, u32)>;
 /// One file.
 #[derive(Debug, Clone)]
 pub struct Item {
+    /// Its permissions, as `chmod(2)` takes them.
     pub mode: u32,
+    /// Whose it is inside, if not the agent's user's.
     pub owner: Others,
     pub(super) content: Content,
 }
@@ -100,6 +103,7 @@ pub(super) enum Content {
 pub struct Complaint {
     /// Where it is asked for: a file of `home/`, or a rule with its line.
     pub item: String,
+    /// A sentence fragment.
     pub reason: String,
 }
 

@@ -83,7 +83,9 @@ impl Manifest {
 /// One file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
+    /// Its permissions, as `chmod(2)` takes them.
     pub mode: u32,
+    /// A digest of its content.
     pub sum: Sum,
     /// Of the source when it was read; none where it is a text of ours, or may have changed since.
     pub stamp: Option<Stamp>,

@@ -29,6 +29,7 @@ pub struct Size {
 /// What an archive holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Held {
+    /// How much that is.
     pub size: Size,
     /// Sockets, pipes, devices, files that say they are long and have next to nothing in them, where those are many or huge, directories that could not be gone into, and what was gone when
     /// it was looked at: none of them is in it.

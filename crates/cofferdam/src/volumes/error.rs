@@ -11,26 +11,44 @@ use crate::registry::RegistryError;
 /// Why something could not be done with a volume. Nothing in it is lost.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
+    /// Nobody has made one of that name.
     #[error("there is no volume `{0}`")]
     Unknown(VolumeName),
     /// It is not removed while a sandbox has it.
     #[error("volume `{name}` is used by {}", list(by))]
-    Used { name: VolumeName, by: Vec<Slug> },
+    Used {
+        /// Its name.
+        name: VolumeName,
+        /// The sandboxes that have it.
+        by: Vec<Slug>,
+    },
     /// Another command makes or removes one.
     #[error("another command makes or removes a volume")]
     Busy,
+    /// Somebody else wrote there.
     #[error("{} cannot be read as the label of a volume: {reason}", path.display())]
-    Label { path: PathBuf, reason: String },
+    Label {
+        /// The label's file.
+        path: PathBuf,
+        /// A sentence fragment.
+        reason: String,
+    },
+    /// The archive could not be written to its end.
     #[error("cannot export volume `{name}`: {source}")]
     Export {
+        /// Its name.
         name: VolumeName,
+        /// What the system said.
         #[source]
         source: io::Error,
     },
+    /// The names that come from a repository's own are taken.
     #[error("every name for a volume of {} is another repository's", .0.display())]
     NoName(PathBuf),
+    /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// What is known of sandboxes cannot be read.
     #[error(transparent)]
     Registry(#[from] RegistryError),
 }

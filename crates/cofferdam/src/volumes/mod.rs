@@ -45,9 +45,11 @@ const OTHERS: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Volume {
+    /// By which it is called.
     pub name: VolumeName,
     /// The checkout that it was made for; nothing where it is for all.
     pub repository: Option<PathBuf>,
+    /// When somebody first wanted it.
     pub made: Timestamp,
     place: PathBuf,
 }

@@ -25,6 +25,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
+    /// In the order in which they are shown.
     pub const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::History, Self::Shelf];
 
     /// Whether each checkout has its own.

@@ -34,7 +34,9 @@ pub enum Scope {
 /// What came of adding rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Added {
+    /// The file that has them now.
     pub file: PathBuf,
+    /// Those that were not there before.
     pub added: Vec<Rule>,
     /// These were there already.
     pub present: Vec<Rule>,
@@ -43,7 +45,9 @@ pub struct Added {
 /// What came of taking rules out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removed {
+    /// The file that had them.
     pub file: PathBuf,
+    /// Those that were there before.
     pub removed: Vec<Rule>,
     /// The file has no line of these. Then nothing was removed.
     pub missing: Vec<Which>,
@@ -61,6 +65,7 @@ pub enum Which {
 /// Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
+    /// The file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
     /// The file is for something else, or no text.
@@ -100,6 +105,7 @@ impl Which {
             }
     }
 
+    /// The name or address that it is about.
     pub fn target(&self) -> &Target {
         match self {
             Self::Of(target) => target,

@@ -11,11 +11,18 @@ use crate::fsx::FileError;
 /// Why something about the wall could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum WallError {
+    /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
     /// The gateway's directory is not as it was made: somebody else may have been there.
     #[error("{} cannot be trusted: {why}", path.display())]
-    Directory { path: PathBuf, why: String },
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// A sentence fragment.
+        why: String,
+    },
+    /// It did not get as far as saying so.
     #[error("cannot start the gateway: {0}")]
     Start(String),
     /// Its lock is held, and it says nothing.
@@ -23,15 +30,19 @@ pub enum WallError {
     Silent {
         /// The gateway's process id, where its lock names it.
         process: Option<u32>,
+        /// How long it had.
         seconds: u64,
     },
+    /// And nobody starts one for that.
     #[error("no gateway is running")]
     NotRunning,
     /// It ended as often as it was started.
     #[error("the gateway ended while it was asked{}", after(.0))]
     Ended(String),
+    /// In the system's words.
     #[error("lost contact with the gateway: {0}")]
     Io(#[from] io::Error),
+    /// It is another version, or not a gateway.
     #[error("the gateway broke the protocol: {0}")]
     Protocol(String),
     /// What was asked cannot be done; what was in force stays.

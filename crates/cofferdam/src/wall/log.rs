@@ -28,10 +28,13 @@ const PIECE: usize = 64 << 10;
 /// One sandbox's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
+    /// The file.
     pub path: PathBuf,
+    /// Whose it is.
     pub sandbox: SandboxId,
     /// The sandbox's name, as the log says it.
     pub name: String,
+    /// When the sandbox was made.
     pub began: Timestamp,
     /// "open" or "none" where it has no wall, so that nothing more is logged.
     pub network: Option<NetworkKind>,
@@ -40,12 +43,23 @@ pub struct Log {
 /// There is no such log.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
+    /// It could not be read.
     #[error(transparent)]
     File(#[from] FileError),
+    /// No sandbox of that name has had one.
     #[error("there is no network log of a sandbox `{name}` in {}", repository.display())]
-    Unknown { name: String, repository: PathBuf },
+    Unknown {
+        /// As it was given.
+        name: String,
+        /// Where it was looked for.
+        repository: PathBuf,
+    },
+    /// None of its sandboxes has had one.
     #[error("there is no network log of a sandbox in {}", repository.display())]
-    None { repository: PathBuf },
+    None {
+        /// Where it was looked for.
+        repository: PathBuf,
+    },
 }
 
 /// The newest log of a sandbox of `repository`; with `name`, of one that is called so or has that id.
@@ -95,6 +109,7 @@ impl Log {
         registry::owner(home, self.sandbox).is_some()
     }
 
+    /// Opens it at its beginning. Fails where it cannot be read.
     pub fn open(&self) -> Result<Reader, FileError> {
         Reader::open(&self.path)
     }

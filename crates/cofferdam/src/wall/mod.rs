@@ -29,9 +29,13 @@ pub use registration::{HandedOver, Health, Proof, Registration, refused};
 /// What a provider needs to put a sandbox behind the wall.
 #[derive(Debug, Clone)]
 pub struct WallSpec {
+    /// Cofferdam's own directory.
     pub home: Home,
+    /// By which the sandbox is known.
     pub sandbox: SandboxId,
+    /// By which people call it.
     pub name: Slug,
+    /// Where its rules come from.
     pub sources: rules::Sources,
 }
 

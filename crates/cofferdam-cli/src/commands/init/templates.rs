@@ -64,6 +64,7 @@ pub(super) fn files(choices: &Choices) -> Vec<TemplateFile> {
         ("VIEW_THIS", items.view_this),
         ("CLOSE_ITEM", items.close),
         ("CLOSE_THIS", items.close_this),
+        ("CLOSED", items.closed),
         ("RUN", &run),
         ("NAME", choices.template.name()),
         (
@@ -97,6 +98,8 @@ struct Commands {
     view_this: &'static str,
     close: &'static str,
     close_this: &'static str,
+    /// What is left to do then, as the end of a sentence.
+    closed: &'static str,
 }
 
 impl Backlog {
@@ -104,10 +107,12 @@ impl Backlog {
         match self {
             Self::Github => Commands {
                 list: "gh issue list --state open --limit 100 --json number,title,labels",
-                view: "gh issue view ID --comments",
-                view_this: "gh issue view {{ID}} --comments",
+                // Where nobody has a terminal, `--comments` prints the comments and nothing else.
+                view: "gh issue view ID --json title,body,labels,comments",
+                view_this: "gh issue view {{ID}} --json title,body,labels,comments",
                 close: "gh issue close ID --comment 'what was done'",
                 close_this: "gh issue close {{ID}} --comment 'what was done'",
+                closed: "",
             },
             Self::Beads => Commands {
                 list: "bd ready --json",
@@ -115,6 +120,8 @@ impl Backlog {
                 view_this: "bd show {{ID}}",
                 close: "bd close ID --reason 'what was done'",
                 close_this: "bd close {{ID}} --reason 'what was done'",
+                // What is in no commit does not come home, and keeps the branch from whoever works on it next.
+                closed: ", and commit what that changes in `.beads`",
             },
             Self::Custom => Commands {
                 list: "echo 'FILL-IN: a command that lists the open items' >&2; exit 1",
@@ -122,6 +129,7 @@ impl Backlog {
                 view_this: "echo 'FILL-IN: a command that shows item' {{ID}} >&2; exit 1",
                 close: "FILL-IN: a command that closes item ID",
                 close_this: "FILL-IN: a command that closes item {{ID}}",
+                closed: "",
             },
         }
     }

@@ -94,17 +94,17 @@ pub(super) async fn run(
         output::data(&json::event(&Last::PlanFinished { tasks })?)?;
     } else {
         tell_failures(&report, colour.on_stderr());
-        output::data(&summary(&report, colour.on_stdout()))?;
+        output::data(&summary(&report, again, colour.on_stdout()))?;
     }
     if let Some(code) = interrupt.code() {
-        output::note("stopped: the same command goes on where it was\n");
+        output::note(&format!(
+            "stopped: the same command{} goes on where it was\n",
+            without_again(again)
+        ));
         return Err(CliError::Interrupted { code });
     }
     if report.is_success() {
         return Ok(ExitCode::SUCCESS);
-    }
-    if mode != Mode::Json {
-        output::note("the same command runs again only what has not ended well\n");
     }
     Ok(if only_limits(&report) {
         ExitCode::from(error::LATER)
@@ -163,8 +163,13 @@ fn tell_failures(report: &PlanReport, colour: bool) {
     }
 }
 
+/// What the same command is not given the next time, as it would do all of it once more.
+fn without_again(again: bool) -> &'static str {
+    if again { " without `--again`" } else { "" }
+}
+
 /// A line for each, and the next commands.
-fn summary(report: &PlanReport, colour: bool) -> String {
+fn summary(report: &PlanReport, again: bool, colour: bool) -> String {
     let mut rows = Vec::new();
     for task in &report.tasks {
         let row = row(task);
@@ -188,12 +193,17 @@ fn summary(report: &PlanReport, colour: bool) -> String {
     ));
     let good = report.tasks.iter().filter(|task| task.end.is_good());
     let (good, all) = (good.count(), report.tasks.len());
-    let said = if good == all {
-        paint("done:", style::GOOD, colour)
+    let tasks = human::plural(all, "task");
+    let _ = if good == all {
+        let said = paint("done:", style::GOOD, colour);
+        writeln!(out, "{said} {good} of {tasks}")
     } else {
-        paint("not done:", style::ERROR, colour)
+        let verb = if all == 1 { "is" } else { "are" };
+        let said = format!("{good} of {tasks} {verb} done");
+        let said = paint(&said, style::ERROR, colour);
+        let rest = without_again(again);
+        writeln!(out, "{said}; the same command{rest} runs what is left")
     };
-    let _ = writeln!(out, "{said} {good} of {}", human::plural(all, "task"));
     out
 }
 
@@ -215,15 +225,15 @@ fn end(task: &TaskReport) -> String {
 }
 
 fn row(task: &TaskReport) -> Row<'_> {
-    let next = (task.commits > 0 && task.end.is_good())
-        .then_some(task.sandbox.as_ref())
-        .flatten()
-        .map(|sandbox| {
-            format!(
-                "cofferdam merge {}",
-                shell_word(printable_line(sandbox.as_str()))
-            )
-        });
+    let with =
+        |command: &str, name: &str| format!("{command} {}", shell_word(printable_line(name)));
+    let next = match &task.sandbox {
+        _ if task.commits == 0 || !task.end.is_good() => None,
+        Some(sandbox) => Some(with("cofferdam merge", sandbox.as_str())),
+        None => task
+            .is_gits
+            .then(|| with("git merge", task.branch.as_str())),
+    };
     Row {
         task: task.name.as_str(),
         branch: task.branch.as_str(),

@@ -27,7 +27,9 @@ pub struct Limits {
 /// Something that could not come along. Its path is as the sandbox said it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stayed {
+    /// Below the top, any bytes.
     pub path: Vec<u8>,
+    /// What was in the way.
     pub why: Why,
 }
 
@@ -37,6 +39,7 @@ pub enum ChangesError {
     /// The sandbox's doing, and final.
     #[error("{0}")]
     Refused(String),
+    /// What the sandbox sent could not be written down.
     #[error(transparent)]
     File(#[from] FileError),
 }
@@ -120,6 +123,7 @@ impl Changes {
         Ok(changes)
     }
 
+    /// Whether nothing changed at all.
     pub fn is_nothing(&self) -> bool {
         self.there == 0 && self.gone.is_empty()
     }

@@ -27,6 +27,7 @@ const MEMORY: u64 = 4 << 30;
 pub enum Made {
     /// The files are as they were.
     Nothing,
+    /// The new commit.
     Commit(Oid),
 }
 
@@ -147,10 +148,13 @@ impl Drop for Workshop<'_> {
 /// Why there is no commit.
 #[derive(Debug, thiserror::Error)]
 pub enum MakeError {
+    /// What changed could not be understood.
     #[error(transparent)]
     Changes(#[from] ChangesError),
+    /// Git could not store it.
     #[error(transparent)]
     Git(#[from] GitError),
+    /// A file on the way could not be written.
     #[error(transparent)]
     File(#[from] FileError),
 }

@@ -26,6 +26,7 @@ const SHARE: usize = 256 << 10;
 pub struct Sent {
     /// The ignore files in it, and the directories that are not the sandbox's: submodules.
     pub known: Vec<Known>,
+    /// Regular files and links in it.
     pub files: u64,
 }
 

@@ -102,7 +102,9 @@ impl Default for Rules {
 /// The gate of one sandbox.
 #[derive(Debug, Clone)]
 pub struct Gate {
+    /// Where what passes goes.
     pub repo: Repository,
+    /// The sandbox that the commits are from.
     pub id: SandboxId,
     /// The commit that was exported.
     pub base: Oid,
@@ -116,7 +118,9 @@ pub struct Gate {
     pub state: PathBuf,
     /// Which of the sandbox's refs holds what passes.
     pub holder: Own,
+    /// How much may come home.
     pub limits: Limits,
+    /// What commits may hold.
     pub rules: Rules,
 }
 
@@ -135,6 +139,7 @@ pub struct Accepted {
 }
 
 impl Accepted {
+    /// The sandbox that they are from.
     pub fn id(&self) -> SandboxId {
         self.id
     }
@@ -144,6 +149,7 @@ impl Accepted {
         &self.base
     }
 
+    /// The newest of them.
     pub fn tip(&self) -> &Oid {
         &self.tip
     }
@@ -192,26 +198,46 @@ pub struct Violation {
 /// Why the commits do not come home.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
+    /// `git index-pack --strict` takes it for no good pack.
     #[error("the pack is refused: {reason}")]
     Pack {
         /// Printable.
         reason: String,
     },
+    /// More than the limits of a sandbox allow.
     #[error("there are more than {limit} {what}")]
-    TooMuch { what: &'static str, limit: u64 },
+    TooMuch {
+        /// Of what: commits, bytes and the like.
+        what: &'static str,
+        /// The most that comes home.
+        limit: u64,
+    },
+    /// The sandbox said where it ended, and sent something else.
     #[error("the pack does not contain the commit {tip} that the sandbox claims to end in")]
-    TipMissing { tip: Oid },
+    TipMissing {
+        /// What it said.
+        tip: Oid,
+    },
+    /// History that the user has may not be replaced.
     #[error(
         "commit {tip} does not descend from {base}, where the sandbox started: its history was rewritten"
     )]
-    NotDescendant { tip: Oid, base: Oid },
+    NotDescendant {
+        /// Where the sandbox ended.
+        tip: Oid,
+        /// Where it began.
+        base: Oid,
+    },
+    /// What commits hold that no checkout may have.
     #[error("{}", list_violations(.0))]
     Tree(Vec<Violation>),
+    /// An object that `index-pack` let pass, and that could not be looked at.
     #[error("git cannot read what is in the pack: {reason}")]
     Unreadable {
         /// Printable, one line.
         reason: String,
     },
+    /// The look was given up after this long.
     #[error("looking through the commits takes longer than {} s", .0.as_secs_f32())]
     TooSlow(Duration),
 }
@@ -245,20 +271,27 @@ fn list_violations(violations: &[Violation]) -> String {
 /// Why nothing came home.
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
+    /// The commits themselves are at fault; `why` says how.
     #[error("{why}")]
     Refused {
+        /// What is wrong with them.
         why: Refusal,
         /// The pack as it was sent; `None` where it was too large to keep.
         pack: Option<PathBuf>,
     },
+    /// Its caller had enough.
     #[error("cancelled")]
     Cancelled,
+    /// The sandbox was too slow; after this long nobody waited any more.
     #[error("the commits were not sent completely within {} s", .0.as_secs_f32())]
     TimedOut(Duration),
+    /// Git failed on the host, and not because of the commits.
     #[error(transparent)]
     Git(#[from] GitError),
+    /// They passed, and the sandbox's ref could not be moved.
     #[error(transparent)]
     Ref(#[from] RefError),
+    /// Something could not be read or written on the host.
     #[error(transparent)]
     File(#[from] FileError),
 }

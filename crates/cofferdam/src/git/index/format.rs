@@ -16,27 +16,40 @@ pub struct FormatError(pub(super) &'static str);
 /// All zeros: never looked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stat {
+    /// Last change of the inode: seconds since 1970, and nanoseconds.
     pub ctime: [u32; 2],
+    /// Last change of the content: seconds since 1970, and nanoseconds.
     pub mtime: [u32; 2],
+    /// The device, its lower 32 bits.
     pub dev: u32,
+    /// The inode, its lower 32 bits.
     pub ino: u32,
+    /// Whose it is.
     pub uid: u32,
+    /// The group whose it is.
     pub gid: u32,
+    /// In bytes, the lower 32 bits.
     pub size: u32,
 }
 
 /// One path of an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<'a> {
+    /// Below the top, with `/` between its parts.
     pub path: Cow<'a, [u8]>,
+    /// What was known of the file.
     pub stat: Stat,
+    /// Type and rights, as git has them: octal 100644, 100755, 120000, 160000.
     pub mode: u32,
     /// Raw.
     pub oid: Cow<'a, [u8]>,
     /// 0, or 1 to 3 in a conflict.
     pub stage: u8,
+    /// Git takes it for unchanged (`--assume-unchanged`).
     pub assume_valid: bool,
+    /// It is not to be in the working tree (sparse checkouts).
     pub skip_worktree: bool,
+    /// It was announced with `git add -N`, and has no content yet.
     pub intent_to_add: bool,
 }
 
@@ -48,6 +61,7 @@ const TREE: u32 = 0o040_000;
 /// An index file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Index<'a> {
+    /// In the order of their paths.
     pub entries: Vec<Entry<'a>>,
     /// The cache of tree ids, as it is in the file.
     pub trees: Option<&'a [u8]>,
@@ -329,7 +343,9 @@ fn close(out: &mut Vec<u8>, format: ObjectFormat) {
 /// What [`rewrite`] changes and looks for.
 #[derive(Debug, Clone, Copy)]
 pub struct Rewrite<'a> {
+    /// Whose the files are, as seen inside.
     pub uid: u32,
+    /// The group whose they are, as seen inside.
     pub gid: u32,
     /// Seconds: what is known of files that changed then or later is forgotten.
     pub forget_from: i64,

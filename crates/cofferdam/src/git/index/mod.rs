@@ -34,10 +34,13 @@ const HOSTILE_LIMIT: u64 = 512 << 20;
 /// Why no index could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
+    /// An index that is there cannot be understood.
     #[error(transparent)]
     Format(#[from] FormatError),
+    /// It could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Git could not make one.
     #[error(transparent)]
     Git(#[from] GitError),
 }
@@ -45,7 +48,9 @@ pub enum IndexError {
 /// Whose the files are, as seen inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
+    /// User id.
     pub uid: u32,
+    /// Group id.
     pub gid: u32,
 }
 

@@ -32,7 +32,12 @@ pub enum Applied {
     /// What is checked out has it already.
     Nothing,
     /// It is there and staged. `from`: what was there before, with what an earlier one had brought in.
-    Done { from: Oid, to: Oid },
+    Done {
+        /// Where it was before.
+        from: Oid,
+        /// Where it is now.
+        to: Oid,
+    },
     /// Nothing was changed.
     Conflict(Vec<String>),
     /// Nothing was changed.
@@ -73,7 +78,10 @@ pub enum TakenBack {
     /// There is nothing to take back.
     Nothing,
     /// All of it, but for these files, printable, which somebody changed since.
-    Done { left: Vec<String> },
+    Done {
+        /// Safe for a terminal.
+        left: Vec<String>,
+    },
     /// Something was committed or checked out since. Nothing was changed.
     Committed,
     /// Nothing was changed.

@@ -19,6 +19,7 @@ use crate::names::BranchName;
 pub enum Expected<'a> {
     /// Nowhere: it does not exist yet.
     New,
+    /// There, and nowhere else.
     At(&'a Oid),
     /// The same, and what is there came from the sandbox alone: its agent may have rewritten it.
     OwnAt(&'a Oid),

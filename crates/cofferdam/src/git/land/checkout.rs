@@ -30,6 +30,7 @@ use crate::text::printable;
 /// What a landing in a checkout came to.
 #[derive(Debug, Clone)]
 pub struct Landed {
+    /// Where the commits are now.
     pub landing: Landing,
     /// Files that the commits changed but whose content in the working tree is another one. Printable.
     pub changed_outside: Vec<String>,

@@ -13,15 +13,27 @@ pub enum Landing {
     /// The agent made no commit.
     Nothing,
     /// `branch` moved to `tip`; for a merge, `tip` is the merge's result.
-    Landed { branch: String, tip: Oid },
+    Landed {
+        /// Its short name.
+        branch: String,
+        /// Where the branch is now.
+        tip: Oid,
+    },
     /// Nothing of the user's moved; the commits are on `reference`, and `why` says what stood in
     /// the way.
-    Kept { reference: String, why: String },
+    Kept {
+        /// Its full name.
+        reference: String,
+        /// What stood in the way, as a sentence fragment.
+        why: String,
+    },
     /// The commits did not pass the gate. `pack` is what the state directory keeps of them: the pack, or
     /// the sandbox's git directory where no pack could be made.
     Refused {
+        /// A path in the state directory.
         #[serde(serialize_with = "crate::path_json::optional")]
         pack: Option<PathBuf>,
+        /// What is wrong with the commits.
         why: String,
     },
 }

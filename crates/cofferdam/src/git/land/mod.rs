@@ -1,4 +1,4 @@
-//! How accepted commits reach the user's branches: [`branch`], [`head`], [`merge_to_head`]. Each
+//! How accepted commits reach the user's branches: [`branch()`], [`head()`], [`merge_to_head()`]. Each
 //! takes an [`Accepted`], which only the gate makes, moves at most one branch by compare-and-swap,
 //! and where something stands in the way moves nothing: the commits stay at the sandbox's tip ref. A
 //! checkout in which the user is in the middle of a merge, a rebase or the like is such a case.
@@ -53,20 +53,29 @@ pub type Barred<'a> = &'a (dyn Fn(&Path) -> Option<String> + Sync);
 /// Why a landing could not even be decided. What passed the gate is at the sandbox's tip ref.
 #[derive(Debug, thiserror::Error)]
 pub enum LandError {
+    /// Git failed on the host.
     #[error(transparent)]
     Git(#[from] GitError),
+    /// A ref did not move.
     #[error(transparent)]
     Ref(#[from] RefError),
+    /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// What an earlier landing left says nothing that can be gone on with.
     #[error("the journal {} cannot be understood: {why}", path.display())]
     Journal {
+        /// The journal.
         path: std::path::PathBuf,
+        /// What is wrong there.
         why: String,
     },
     /// The branch has moved and its checkout has not: the journal stays for whoever comes next.
     #[error("a landing that was cut short could not be finished: {why}")]
-    HalfDone { why: String },
+    HalfDone {
+        /// What stood in the way.
+        why: String,
+    },
 }
 
 /// Commits in the repository that the gate has let in: just now, or when a sandbox's branch was
@@ -110,6 +119,7 @@ impl Incoming {
         &self.base
     }
 
+    /// The newest of the commits that are to land.
     pub fn tip(&self) -> &Oid {
         &self.tip
     }

@@ -12,6 +12,7 @@ use crate::git::{GitError, Repository};
 /// One working tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Worktree {
+    /// Its top directory.
     pub path: PathBuf,
     /// Its own git directory; `None` where that cannot be found (then it must not be touched).
     pub git_dir: Option<PathBuf>,

@@ -43,12 +43,15 @@ pub struct PrivateCloneSpec<'a> {
     /// The sandbox's state directory; it exists. `git/`, `vault/`, `hooks/` and `pointer` are made
     /// in it.
     pub directory: &'a Path,
+    /// The user's repository; nothing in it is changed.
     pub repo: &'a Repository,
+    /// The history that goes in.
     pub export: &'a Export,
     /// Checked out inside, at the export's tip. `None`: HEAD is detached there.
     pub branch: Option<&'a BranchName>,
     /// Author of commits made inside.
     pub identity: Option<&'a Identity>,
+    /// What of the user's settings goes in.
     pub config: &'a UserConfig,
     /// Whether its git can push to the host: it has a remote `host` then.
     pub pushes: bool,
@@ -59,6 +62,7 @@ pub struct PrivateCloneSpec<'a> {
 /// Where an index comes from.
 #[derive(Debug, Clone, Copy)]
 pub enum IndexFile<'a> {
+    /// These are its content.
     Bytes(&'a [u8]),
     /// A file of the host's, as it is.
     Copy(&'a Path),

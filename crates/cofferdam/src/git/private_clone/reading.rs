@@ -15,11 +15,13 @@ pub struct Reading<'a> {
     pub directory: &'a Path,
     /// Where `directory` is mounted.
     pub inside: &'a Path,
+    /// The hash that the objects are named by.
     pub format: ObjectFormat,
     /// HEAD is its tip.
     pub export: &'a Export,
     /// Settings under `core.` that decide how a file compares to its blob.
     pub comparing: &'a [(String, String)],
+    /// The content of the index file.
     pub index: &'a [u8],
     /// Paths relative to its top that show nothing: git leaves them alone.
     pub hidden: &'a [PathBuf],

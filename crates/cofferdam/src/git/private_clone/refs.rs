@@ -30,6 +30,7 @@ const ODD: usize = 10;
 pub enum PrivateHead {
     /// The full name of the ref it points at; hostile bytes.
     Symbolic(Vec<u8>),
+    /// No branch: this commit.
     Detached(Oid),
 }
 
@@ -38,6 +39,7 @@ pub enum PrivateHead {
 pub struct PrivateRefs {
     /// `None`: it cannot be read.
     pub head: Option<PrivateHead>,
+    /// Where each one is.
     pub refs: BTreeMap<Vec<u8>, Oid>,
     /// What only a linked worktree's HEAD or the list of stashes names; names for a person, as hostile.
     pub others: Vec<(Vec<u8>, Oid)>,
@@ -58,26 +60,39 @@ impl PrivateRefs {
 /// Something in a sandbox's git directory cannot be read as a file of git's.
 #[derive(Debug, thiserror::Error)]
 pub enum RefsError {
+    /// The system does not let it be read.
     #[error(
         "`{}` in the sandbox's git directory cannot be read: {source}",
         shown(name)
     )]
     Unreadable {
+        /// Below the git directory.
         name: PathBuf,
+        /// What the system said.
         source: std::io::Error,
     },
+    /// More than any file of its kind has.
     #[error(
         "`{}` in the sandbox's git directory is larger than it may be",
         shown(name)
     )]
-    TooLarge { name: PathBuf },
+    TooLarge {
+        /// Below the git directory.
+        name: PathBuf,
+    },
+    /// It has another form.
     #[error(
         "`{}` in the sandbox's git directory is not what git writes",
         shown(name)
     )]
-    Malformed { name: PathBuf },
+    Malformed {
+        /// Below the git directory.
+        name: PathBuf,
+    },
+    /// More than a sandbox of honest work has.
     #[error("the sandbox's git directory has too many files or refs")]
     TooMany,
+    /// Git's other store of refs, which a sandbox never begins with.
     #[error(
         "the sandbox's git directory stores its refs in the reftable format, which is not read"
     )]

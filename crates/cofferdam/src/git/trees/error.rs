@@ -8,12 +8,16 @@ use crate::git::lock::LockError;
 /// Why a tree could not be made ready.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
+    /// Its caller had enough.
     #[error("cancelled while a tree was written")]
     Cancelled,
+    /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Git could not say what is in it.
     #[error(transparent)]
     Git(#[from] GitError),
+    /// Its index could not be made.
     #[error(transparent)]
     Index(#[from] IndexError),
 }

@@ -15,6 +15,7 @@ use crate::home::{Home, TRIED_LAYERS};
 /// What was removed, would be, or is there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Trimmed {
+    /// How many trees.
     pub layers: u64,
     /// About what they took.
     pub bytes: u64,

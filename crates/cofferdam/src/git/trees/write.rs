@@ -37,10 +37,13 @@ const OFTEN: u64 = 1_000;
 pub enum Far {
     /// Another process writes one of the same repository.
     Waits,
+    /// Nothing is written yet.
     Begins,
     /// So many of so many files.
     Wrote {
+        /// Files that are there.
         done: u64,
+        /// Files that there will be.
         of: u64,
     },
 }
@@ -50,6 +53,7 @@ pub enum Far {
 pub struct Tell(Arc<dyn Fn(Far) + Send + Sync>);
 
 impl Tell {
+    /// `tell` is called while the tree is written, from whatever task writes it.
     pub fn new(tell: impl Fn(Far) + Send + Sync + 'static) -> Self {
         Self(Arc::new(tell))
     }
@@ -58,6 +62,7 @@ impl Tell {
         (self.0)(far);
     }
 
+    /// Nobody hears of it.
     pub fn nobody() -> Self {
         Self::new(|_| {})
     }

@@ -53,6 +53,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Subject {
+    /// What is checked.
     pub provider: Arc<dyn BindMountProvider>,
     /// A directory of the host's that is there. Each check works in one of its own below it, which stays when it fails.
     pub place: PathBuf,
@@ -88,6 +89,7 @@ impl Subject {
 /// How a check ended that found nothing wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
+    /// It does what every sandbox has to.
     Passed,
     /// What could be tried passed. The rest, or what it has no control for on this machine, and why.
     InPart(String),

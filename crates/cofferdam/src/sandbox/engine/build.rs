@@ -42,6 +42,7 @@ pub struct Recipe {
     pub target: Option<String>,
     /// Of the `ARG`s that the Dockerfile has.
     pub arguments: BTreeMap<String, String>,
+    /// What it is marked with, by their names.
     pub labels: BTreeMap<String, String>,
     /// No step is taken from an earlier build.
     pub anew: bool,
@@ -50,11 +51,13 @@ pub struct Recipe {
 /// Why an image was not built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
+    /// The engine did not do its part.
     #[error(transparent)]
     Engine(#[from] SandboxError),
     /// In the engine's words: a step that failed, an image that cannot be had.
     #[error("the build failed: {0}")]
     Failed(String),
+    /// Its caller had enough.
     #[error("cancelled")]
     Cancelled,
 }

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Image {
+    /// As the engine names it: a digest of its configuration.
     pub id: String,
     /// In bytes, with all that it is built on.
     pub size: u64,
+    /// What it is marked with, by their names.
     pub labels: BTreeMap<String, String>,
 }
 

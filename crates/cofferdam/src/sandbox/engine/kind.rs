@@ -5,11 +5,14 @@ use std::fmt;
 /// An engine that keeps containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    /// Docker, or what speaks its interface under its name.
     Docker,
+    /// Podman.
     Podman,
 }
 
 impl Kind {
+    /// In the order in which they are looked for.
     pub const ALL: [Self; 2] = [Self::Docker, Self::Podman];
 
     /// As users name it: `--sandbox docker`.

@@ -75,6 +75,7 @@ use super::{
 pub struct EngineOptions {
     /// A directory of the caller's for what containers are given; made where it is missing, 0700.
     pub home: PathBuf,
+    /// What of the caller's environment counts.
     pub around: Surroundings,
     /// Any image that the engine has. Nothing of ours has to be in it. Without one it is the first that is there: the
     /// repository's, [the base](crate::names::BASE_IMAGE), [`IMAGE`].
@@ -86,6 +87,7 @@ pub struct EngineOptions {
 }
 
 impl EngineOptions {
+    /// `home` is Cofferdam's own directory; what is not said here is as its default says.
     pub fn new(home: impl Into<PathBuf>, around: Surroundings) -> Self {
         Self {
             home: home.into(),
@@ -132,6 +134,7 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// Nothing is looked for or started yet.
     pub fn new(kind: Kind, options: EngineOptions) -> Self {
         Self {
             reach: Arc::new(Reach::new(kind, options, None)),

@@ -19,6 +19,7 @@ macro_rules! engine {
         pub struct $name(Engine);
 
         impl $name {
+            /// Nothing is looked for or started yet.
             pub fn new(options: EngineOptions) -> Self {
                 Self(Engine::new(Kind::$name, options))
             }

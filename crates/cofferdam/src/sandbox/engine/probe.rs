@@ -11,9 +11,11 @@ use crate::sandbox::SandboxError;
 /// An engine that answers, and can have sandboxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
+    /// What it says of itself.
     pub version: String,
     /// Of its API.
     pub api: (usize, usize),
+    /// Where it answers.
     pub socket: PathBuf,
     /// What named the socket, where something did: a variable, a context.
     pub named_by: Option<String>,

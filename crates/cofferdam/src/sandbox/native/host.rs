@@ -16,6 +16,7 @@ pub(super) const DEFAULT_PATH: &str =
 pub struct Host<'a> {
     /// `PATH`.
     pub search_path: Option<&'a OsStr>,
+    /// The user's home; nothing of it is shown where there is none.
     pub home: Option<&'a Path>,
     /// To be shown with what they need.
     pub programs: &'a [HostProgram],

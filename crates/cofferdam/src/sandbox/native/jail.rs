@@ -29,20 +29,24 @@ pub enum JailOutput {
     Fd(OwnedFd),
     /// Kept in memory; more than this many bytes end the program with an error.
     Capture(usize),
+    /// It is thrown away.
     Nothing,
 }
 
 /// One program to run. The system directories are there, read-only; `caller_home` tools are not.
 #[derive(Debug)]
 pub struct JailRequest {
+    /// What of the host it sees beside the system directories.
     pub mounts: Vec<Mount>,
     /// `argv[0]` is looked up in `PATH` of `environment`, else in the system directories.
     pub arguments: Vec<OsString>,
+    /// Its variables, and no others.
     pub environment: BTreeMap<OsString, OsString>,
     /// Where it starts, an absolute path inside.
     pub directory: PathBuf,
     /// Written to its standard input, which is then closed.
     pub stdin: Vec<u8>,
+    /// Where its standard output goes.
     pub stdout: JailOutput,
     /// As for every sandbox: a limit that is not the default and cannot be given is an error.
     pub limits: Limits,
@@ -53,6 +57,7 @@ pub struct JailRequest {
 /// How it ended.
 #[derive(Debug)]
 pub struct JailOutcome {
+    /// Its exit code, or the signal that killed it.
     pub exit: Exit,
     /// What [`JailOutput::Capture`] kept.
     pub stdout: Vec<u8>,

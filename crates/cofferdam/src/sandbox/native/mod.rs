@@ -3,7 +3,7 @@
 //! [`Native::create`] starts the guest from a sealed memory file; the guest's init builds the
 //! sandbox and runs programs on request ([`guest`](super::guest)). One that outlives its maker is found
 //! again by its socket ([`resident`]). [`jail`] runs one program in a
-//! throw-away sandbox; [`probe`] says what this machine lacks.
+//! throw-away sandbox; [`probe()`] says what this machine lacks.
 
 mod cgroup;
 mod host;
@@ -69,6 +69,7 @@ pub struct Native {
 }
 
 impl Native {
+    /// Nothing is started yet.
     pub fn new(options: NativeOptions) -> Self {
         Self { options }
     }

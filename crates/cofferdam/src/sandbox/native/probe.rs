@@ -13,7 +13,9 @@ use crate::sandbox::SandboxError;
 /// One thing that native sandboxes need.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Check {
+    /// What it is called in a report.
     pub name: &'static str,
+    /// Whether it is there.
     pub status: Status,
     /// What was found.
     pub detail: String,
@@ -21,9 +23,11 @@ pub struct Check {
     pub hint: String,
 }
 
+/// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
+    /// Nothing is in the way.
     Ok,
     /// Sandboxes work, but something they can do elsewhere is not there.
     Degraded,

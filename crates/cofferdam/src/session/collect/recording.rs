@@ -83,7 +83,10 @@ pub enum Recorded {
         left_out: Option<String>,
     },
     /// They stay where they are, uncommitted.
-    Refused { why: String },
+    Refused {
+        /// A sentence fragment.
+        why: String,
+    },
 }
 
 impl Collector<'_> {

@@ -149,6 +149,7 @@ pub enum Rest {
     Nothing,
     /// In the repository. Its only parent is what is checked out in the sandbox.
     Commit {
+        /// It has everything that was in no commit.
         commit: Oid,
         /// So many paths could not be read and are not in it.
         unread: u32,
@@ -156,7 +157,10 @@ pub enum Rest {
         more: bool,
     },
     /// It stays where it is.
-    Refused { why: String },
+    Refused {
+        /// A sentence fragment.
+        why: String,
+    },
     /// The sandbox has ended, and left it in a worktree: there its user's own git shows it.
     Worktree(PathBuf),
 }

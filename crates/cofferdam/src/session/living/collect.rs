@@ -33,9 +33,11 @@ pub(super) const TRIES: u32 = 3;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Collection {
+    /// Where the commits are now.
     pub landing: Landing,
     /// Those that are new, newest last.
     pub commits: Vec<CommitLine>,
+    /// Commits that are not on the branch.
     pub beside: Vec<Beside>,
     /// Files that were the user's uncommitted work, and that were committed inside (`head` alone).
     pub taken: Vec<PathBuf>,

@@ -7,7 +7,9 @@ use serde::Serialize;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Condition {
+    /// Its programs go on.
     Running,
+    /// Everything in it stands still.
     Paused,
     /// No program of it lives; its files do.
     Stopped,

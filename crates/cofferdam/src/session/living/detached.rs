@@ -44,7 +44,9 @@ const MOST_BYTES: u64 = 1 << 30;
 pub struct Program {
     /// By which it is named from now on: which start of the sandbox, and which of its programs.
     pub id: ProgramId,
+    /// What it prints, standard output and standard error.
     pub output: PathBuf,
+    /// How it ended, as soon as it has.
     pub end: PathBuf,
 }
 

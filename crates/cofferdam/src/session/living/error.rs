@@ -30,65 +30,142 @@ use crate::wall::supervisor::SupervisorError;
 /// variant, and one that is new must not compile there without.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
+    /// What is known of it cannot be read or written.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// Its repository cannot be worked in.
     #[error(transparent)]
     Repository(#[from] RepositoryError),
+    /// Git failed on the host.
     #[error(transparent)]
     Git(#[from] GitError),
+    /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Somebody's command has it.
     #[error("sandbox `{name}` belongs to a run, and ends with it")]
-    OfARun { name: String },
+    OfARun {
+        /// Which sandbox.
+        name: String,
+    },
+    /// Another command makes it.
     #[error("sandbox `{name}` is still being made")]
-    Making { name: String },
+    Making {
+        /// Which sandbox.
+        name: String,
+    },
+    /// It was made, and a command of the user's failed in it: nothing is done there until that is repaired.
     #[error("the setup of sandbox `{name}` failed")]
-    FailedSetup { name: String },
+    FailedSetup {
+        /// Which sandbox.
+        name: String,
+    },
+    /// It was tried again before anything was to be done there.
     #[error("the setup of sandbox `{name}` failed again: {why}")]
-    SetUp { name: String, why: String },
+    SetUp {
+        /// Which sandbox.
+        name: String,
+        /// A sentence fragment.
+        why: String,
+    },
+    /// Somebody removed them.
     #[error("the files of sandbox `{name}` are gone: there is no directory {path:?}")]
-    Missing { name: String, path: PathBuf },
+    Missing {
+        /// Which sandbox.
+        name: String,
+        /// Where they were.
+        path: PathBuf,
+    },
     /// Of one that runs: what its git calls deleted may be what somebody removed below it.
     #[error("the files that sandbox `{name}` stands on were removed while it runs")]
-    Undermined { name: String },
+    Undermined {
+        /// Which sandbox.
+        name: String,
+    },
+    /// Nothing can be done in it any more.
     #[error("sandbox `{name}` has ended")]
-    Ended { name: String },
+    Ended {
+        /// Which sandbox.
+        name: String,
+    },
     /// Somebody made one of its work, with its branch checked out.
     #[error("the work of sandbox `{name}` is in the worktree {}", path.display())]
-    InWorktree { name: String, path: PathBuf },
+    InWorktree {
+        /// Which sandbox.
+        name: String,
+        /// The worktree's top.
+        path: PathBuf,
+    },
     /// No dev sandbox lives there.
     #[error("{} has no dev sandbox{}", repository.display(), on(of))]
-    NoDev { repository: PathBuf, of: DevSandbox },
+    NoDev {
+        /// The repository's top.
+        repository: PathBuf,
+        /// Which one was meant.
+        of: DevSandbox,
+    },
+    /// Nothing runs in it; it can be started.
     #[error("sandbox `{name}` is stopped{}", told_end(*unasked))]
     Stopped {
+        /// Which sandbox.
         name: String,
         /// When it ended, where that was unasked: see [`super::Named::ended_unasked`].
         unasked: Option<Timestamp>,
     },
+    /// There is nothing to start.
     #[error("sandbox `{name}` is running already")]
-    Running { name: String },
+    Running {
+        /// Which sandbox.
+        name: String,
+    },
+    /// Everything in it stands still; it can be resumed.
     #[error("sandbox `{name}` is paused")]
-    Paused { name: String },
+    Paused {
+        /// Which sandbox.
+        name: String,
+    },
     /// Another command collects, stops or starts it.
     #[error("another command is at work on sandbox `{name}`")]
-    Busy { name: String },
+    Busy {
+        /// Which sandbox.
+        name: String,
+    },
+    /// One agent works in a sandbox at a time.
     #[error("an agent is at work in sandbox `{name}` already")]
-    AtWork { name: String },
+    AtWork {
+        /// Which sandbox.
+        name: String,
+    },
     /// Somebody's program runs in it, or an agent: `program` is one of them, safe for a terminal.
     #[error("sandbox `{name}` is in use: `{program}` runs there{}", and_paused(*paused))]
     InUse {
+        /// Which sandbox.
         name: String,
+        /// Its name, or its command line.
         program: String,
         /// Whatever runs there comes to no end before it is resumed.
         paused: bool,
     },
+    /// Only its maker can find its programs.
     #[error("sandbox `{name}` is one of the provider `{provider}`, which is not at hand")]
-    OtherProvider { name: String, provider: String },
+    OtherProvider {
+        /// Which sandbox.
+        name: String,
+        /// Who made it.
+        provider: String,
+    },
+    /// Whoever made it died.
     #[error("the making of sandbox `{name}` was never finished")]
-    Unfinished { name: String },
+    Unfinished {
+        /// Which sandbox.
+        name: String,
+    },
+    /// Its provider could not do what was asked.
     #[error("sandbox `{name}`: {source}")]
     Sandbox {
+        /// Which sandbox.
         name: String,
+        /// What the provider said.
         #[source]
         source: SandboxError,
     },
@@ -97,34 +174,48 @@ pub enum SessionError {
         "nothing can run in sandbox `{name}`, because nobody watches the checkout that it shares: {source}"
     )]
     Unwatched {
+        /// Which sandbox.
         name: String,
+        /// Why nobody watches.
         #[source]
         source: WatchError,
     },
+    /// A sandbox that outlives its command has a process that holds its lock.
     #[error("nobody keeps the place of sandbox `{name}`: {source}")]
     Supervisor {
+        /// Which sandbox.
         name: String,
+        /// What is wrong with it.
         #[source]
         source: SupervisorError,
     },
+    /// Its place behind the wall.
     #[error("sandbox `{name}`: {source}")]
     Wall {
+        /// Which sandbox.
         name: String,
+        /// What is wrong with it.
         #[source]
         source: WallError,
     },
+    /// Something of it does not stand still, or nobody can say so.
     #[error("sandbox `{name}` could not be paused: {source}; {}", told_condition(*now))]
     NotPaused {
+        /// Which sandbox.
         name: String,
         /// `None`: that cannot be told.
         now: Option<Condition>,
+        /// What the provider said.
         source: SandboxError,
     },
+    /// Something of it stands still, or nobody can say so.
     #[error("sandbox `{name}` could not be resumed: {source}; {}", told_condition(*now))]
     NotResumed {
+        /// Which sandbox.
         name: String,
         /// `None`: that cannot be told.
         now: Option<Condition>,
+        /// What the provider said.
         source: SandboxError,
     },
     /// Nobody can say what it may reach now.
@@ -133,40 +224,53 @@ pub enum SessionError {
         told(problems)
     )]
     Rules {
+        /// Which sandbox.
         name: String,
+        /// Each one that is in the way.
         problems: Vec<Problem>,
     },
     /// Neither given nor kept. The sandbox is as it was.
     #[error("the logins of agents in sandbox `{name}`: {source}")]
     Login {
+        /// Which sandbox.
         name: String,
+        /// Why there is none to give.
         #[source]
         source: LoginError,
     },
     /// What is checked out now cannot be given to it.
     #[error("sandbox `{name}`: {source}")]
     Vault {
+        /// Which sandbox.
         name: String,
+        /// Why it could not be exported.
         #[source]
         source: VaultError,
     },
+    /// They stay where they are.
     #[error("the commits of sandbox `{name}` are not home: {source}")]
     Collect {
+        /// Which sandbox.
         name: String,
         /// It was ended for it, because its programs could not be stopped for a while.
         ended: bool,
+        /// What was in the way.
         #[source]
         source: CollectError,
     },
     /// It runs, and does not have all that the configuration says.
     #[error("sandbox `{name}` is not synced: {source}")]
     Sync {
+        /// Which sandbox.
         name: String,
+        /// What is lacking.
         #[source]
         source: SyncError,
     },
+    /// The same that a command on any sandbox says.
     #[error(transparent)]
     Manage(#[from] Box<ManageError>),
+    /// `.cofferdam/.env` cannot be used.
     #[error(transparent)]
     EnvFile(#[from] EnvFileError),
     /// What it was made with may not be given to a sandbox any more.
@@ -175,7 +279,9 @@ pub enum SessionError {
     /// The same of what it sees of this machine beside its files.
     #[error("sandbox `{name}` is not started: {source}")]
     Mount {
+        /// Which sandbox.
         name: String,
+        /// What cannot be given.
         #[source]
         source: ExtraMountError,
     },

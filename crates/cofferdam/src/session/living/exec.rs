@@ -15,7 +15,9 @@ use crate::session::variables;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct SessionExec {
+    /// The program and what it is called with.
     pub arguments: Vec<OsString>,
+    /// Variables of this start, over the others.
     pub environment: BTreeMap<OsString, OsString>,
     /// The top of the repository inside unless given; a relative path is below it.
     pub directory: Option<PathBuf>,
@@ -26,6 +28,7 @@ pub struct SessionExec {
 }
 
 impl SessionExec {
+    /// The program and its arguments, with no variables of its own.
     pub fn new(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         Self {
             arguments: arguments.into_iter().map(Into::into).collect(),

@@ -214,14 +214,17 @@ impl Named {
         supervisor::ended_unasked(&caller.home.sandbox(self.record.id))
     }
 
+    /// By which people call it.
     pub fn name(&self) -> &Slug {
         &self.record.name
     }
 
+    /// By which it is known; never given twice.
     pub fn id(&self) -> SandboxId {
         self.record.id
     }
 
+    /// What is known of it, as it was last written.
     pub fn record(&self) -> &Record {
         &self.record
     }
@@ -310,14 +313,17 @@ impl Session {
         Ok(session)
     }
 
+    /// By which people call it.
     pub fn name(&self) -> &Slug {
         self.named.name()
     }
 
+    /// By which it is known; never given twice.
     pub fn id(&self) -> SandboxId {
         self.named.id()
     }
 
+    /// What it is known by, without the sandbox open.
     pub fn named(&self) -> &Named {
         &self.named
     }

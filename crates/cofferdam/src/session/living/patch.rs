@@ -40,8 +40,10 @@ const RECOUNT: &str = "--recount";
 /// Why nothing was changed, or not all of it.
 #[derive(Debug, thiserror::Error)]
 pub enum PatchError {
+    /// The sandbox cannot be worked in.
     #[error(transparent)]
     Session(#[from] Box<SessionError>),
+    /// What is to be there could not be read or written on the host.
     #[error(transparent)]
     File(#[from] FileError),
     /// What is wrong with it, in git's words mostly. Nothing was changed.
@@ -50,7 +52,9 @@ pub enum PatchError {
     /// Others were changed.
     #[error("cannot change {}: {source}", path.display())]
     Changed {
+        /// Inside.
         path: PathBuf,
+        /// What the system said inside.
         source: std::io::Error,
     },
 }

@@ -142,7 +142,7 @@ fn shown(arguments: &[OsString]) -> String {
 
 impl Session {
     /// Ends the sandbox with its life, as [`end_if_safe`] does, and takes away what it needed, as a run does at its end.
-    /// Its commits are home and its branch stays; with merge-to-head the target moves by [`crate::session::manage::merge`]
+    /// Its commits are home and its branch stays; with merge-to-head the target moves by [`crate::session::manage::merge()`]
     /// alone. `None`: another process has taken it away meanwhile. `provider`: the one that made it. Bounded: 10 minutes.
     pub async fn close(
         self,

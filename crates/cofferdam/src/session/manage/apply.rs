@@ -19,6 +19,7 @@ use crate::text::printable_bytes_line;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Application {
+    /// Whether it is in the checkout now.
     pub applied: Applied,
     /// Lines of `git diff --stat` of what was brought in, control bytes escaped.
     pub diffstat: String,

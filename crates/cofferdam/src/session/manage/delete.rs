@@ -33,6 +33,7 @@ const ASK_LIMIT: Duration = Duration::from_secs(3);
 /// Between two looks at it.
 const STEP: Duration = Duration::from_millis(20);
 
+/// How much is deleted, and what is kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeleteOptions {
@@ -57,6 +58,7 @@ impl DeleteOptions {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Deleted {
+    /// The sandbox that there was.
     pub name: Slug,
     /// Where commits that are nowhere else stay for 30 days: the branch's, and those kept beside it.
     pub trash: Vec<String>,
@@ -72,6 +74,7 @@ pub struct Deleted {
 /// A branch on which there are commits of more than one sandbox.
 #[derive(Debug, Clone, Serialize)]
 pub struct KeptBranch {
+    /// Its short name.
     pub branch: BranchName,
     /// The newest of the others.
     pub of: Slug,

@@ -16,30 +16,63 @@ use crate::session::on_shelf::Unpushed;
 /// Why a command on a sandbox did nothing, or not all of it.
 #[derive(Debug, thiserror::Error)]
 pub enum ManageError {
+    /// The repository cannot be worked in.
     #[error(transparent)]
     Repository(#[from] RepositoryError),
+    /// What is known of sandboxes cannot be read or written.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// Git failed on the host.
     #[error(transparent)]
     Git(#[from] GitError),
+    /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Its commits are not home.
     #[error(transparent)]
     Collect(#[from] CollectError),
+    /// A run has it open, and nobody asked that run.
     #[error("sandbox `{name}` is running")]
-    Running { name: String },
+    Running {
+        /// Which sandbox.
+        name: String,
+    },
     /// One of an older version, or one whose machine had no room for the socket.
     #[error("sandbox `{name}` is at work in process {process}, which cannot be asked to end it")]
-    Unasked { name: String, process: u32 },
+    Unasked {
+        /// Which sandbox.
+        name: String,
+        /// Its process id.
+        process: u32,
+    },
+    /// Its command died before it collected.
     #[error("sandbox `{name}` was interrupted and its commits are not collected yet")]
-    Interrupted { name: String },
+    Interrupted {
+        /// Which sandbox.
+        name: String,
+    },
+    /// It was tried, and they stay where they are.
     #[error("the commits of sandbox `{name}` cannot be brought home: {source}")]
-    Uncollectable { name: String, source: CollectError },
+    Uncollectable {
+        /// Which sandbox.
+        name: String,
+        /// What was in the way.
+        source: CollectError,
+    },
+    /// Nothing more is done with it until that is finished.
     #[error("the merge of sandbox `{name}` was cut short: {source}")]
-    HalfMerged { name: String, source: LandError },
+    HalfMerged {
+        /// Which sandbox.
+        name: String,
+        /// What is in the way of finishing it.
+        source: LandError,
+    },
+    /// Nothing of it is on a branch that could be shown or merged.
     #[error("{}", no_branch(name, branch, *running, beside))]
     NoBranch {
+        /// Which sandbox.
         name: String,
+        /// What its branch was called.
         branch: String,
         /// There may be one at the end of its run.
         running: bool,
@@ -51,7 +84,9 @@ pub enum ManageError {
     /// What its run committed did not pass the gate, and is on no branch.
     #[error("the gate refused what sandbox `{name}` committed: {why}")]
     Refused {
+        /// Which sandbox.
         name: String,
+        /// What is wrong with it, as a sentence fragment.
         why: String,
         /// Where it is kept.
         pack: Option<PathBuf>,
@@ -60,45 +95,82 @@ pub enum ManageError {
     },
     /// Nothing of it is here, and no git of this machine opens the shelf.
     #[error("what sandbox `{name}` has on {} is only on the shelf", unpushed.branch)]
-    Unpushed { name: String, unpushed: Unpushed },
+    Unpushed {
+        /// Which sandbox.
+        name: String,
+        /// What is there.
+        unpushed: Unpushed,
+    },
+    /// Nothing is merged into a commit that no branch names.
     #[error("HEAD is detached: there is no branch to merge into")]
     DetachedTarget,
+    /// Deleting would lose it, and nobody said that it may.
     #[error("{}", uncommitted(name, path, files))]
     UncommittedWork {
+        /// Which sandbox.
         name: String,
+        /// Its worktree.
         path: PathBuf,
         /// Below `path`, printable; none where they were not looked up one by one.
         files: Vec<String>,
     },
+    /// Deleting would lose it, and nobody said that it may.
     #[error("{} of sandbox `{name}` is only in {}", what_is_kept(path), path.display())]
-    KeptWork { name: String, path: PathBuf },
+    KeptWork {
+        /// Which sandbox.
+        name: String,
+        /// Where that is, in the state directory.
+        path: PathBuf,
+    },
     /// And nothing of the sandbox was to be kept.
     #[error("{}, and `--purge` keeps no way back", on_no_other_branch(name, *commits))]
-    OnNoOtherBranch { name: String, commits: u64 },
+    OnNoOtherBranch {
+        /// Which sandbox.
+        name: String,
+        /// How many.
+        commits: u64,
+    },
     /// Without the sandbox nobody could finish it or take it back.
     #[error("a `cofferdam apply {name}` into {} was cut short", checkout.display())]
-    Applying { name: String, checkout: PathBuf },
+    Applying {
+        /// Which sandbox.
+        name: String,
+        /// The checkout's top.
+        checkout: PathBuf,
+    },
     /// A deletion went as far as this: its programs and its files are gone, and what was on the branch is there.
     #[error("sandbox `{name}` has ended, and its branch `{branch}` is left: {source}")]
     BranchLeft {
+        /// Which sandbox.
         name: String,
+        /// Its short name.
         branch: BranchName,
+        /// Why it did not move.
         source: RefError,
     },
     /// Cancelled while waiting for it, or it took too long.
     #[error("another `cofferdam gc` is at work, and has to end first")]
     OtherCleansUp,
+    /// Where its repository was is none, or another one.
     #[error("{} {lost}, and {work}", repository.display())]
     Orphaned {
+        /// By which the sandbox is known.
         id: SandboxId,
+        /// Where it was.
         repository: PathBuf,
+        /// What is there now.
         lost: Lost,
         /// What it keeps and where, in words.
         work: String,
     },
     /// Of sandboxes whose repositories are gone.
     #[error("{} sandboxes are called `{name}`", ids.len())]
-    Ambiguous { name: String, ids: Vec<String> },
+    Ambiguous {
+        /// Their name.
+        name: String,
+        /// By which each of them is known.
+        ids: Vec<String>,
+    },
     /// Its programs may go on: only its provider can end them, which is not one of this crate's. Nothing was done.
     #[error(
         "sandbox `{name}` is one of the provider `{provider}`, which is not at hand; what did not come home of it is \
@@ -106,18 +178,30 @@ pub enum ManageError {
         .path.display()
     )]
     Others {
+        /// Which sandbox.
         name: String,
+        /// By which it is known.
         id: SandboxId,
+        /// Who made it.
         provider: String,
+        /// Its state directory.
         path: PathBuf,
     },
     /// Its programs go on, and nothing of it can be taken away.
     #[error("sandbox `{name}` cannot be ended: {source}")]
-    Alive { name: String, source: SandboxError },
+    Alive {
+        /// Which sandbox.
+        name: String,
+        /// What the provider said.
+        source: SandboxError,
+    },
+    /// Git wants `user.name` and `user.email`.
     #[error("no author is known for a merge commit")]
     NoIdentity,
+    /// The worktree could not be made or removed.
     #[error(transparent)]
     Worktree(#[from] WorktreeError),
+    /// A ref did not move.
     #[error(transparent)]
     Refs(#[from] RefError),
 }
@@ -185,6 +269,7 @@ fn no_branch(name: &str, branch: &str, running: bool, beside: &[String]) -> Stri
 /// What is where a sandbox's repository was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lost {
+    /// Nothing.
     Gone,
     /// One without this commit, from which the agent started.
     Other(Oid),

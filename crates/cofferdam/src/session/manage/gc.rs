@@ -55,12 +55,16 @@ const WAIT_LIMIT: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Recovered {
+    /// By which people call it.
     pub name: String,
     /// The top of its repository: `gc` looks after all of them.
     #[serde(serialize_with = "crate::path_json::lossy")]
     pub repository: PathBuf,
+    /// The branch that it worked on.
     pub branch: String,
+    /// How many came home.
     pub commits: usize,
+    /// Where they are now.
     pub landing: Landing,
     /// Where the agent started.
     pub base: Oid,
@@ -68,6 +72,7 @@ pub struct Recovered {
     pub target_branch: String,
     /// The sandbox's branch, where it goes with the sandbox.
     pub made_branch: Option<String>,
+    /// Commits that are not on the branch.
     pub beside: Vec<Beside>,
     /// The sandbox had nothing more to keep, and is gone.
     pub ended: bool,
@@ -105,14 +110,18 @@ impl Default for GcOptions {
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
 pub struct GcReport {
+    /// What came home of interrupted ones.
     pub recovered: Vec<Recovered>,
+    /// Names or ids of sandboxes of which nothing is left.
     pub removed: Vec<String>,
+    /// References whose time was over, by their full names.
     pub expired_refs: Vec<String>,
     /// Files of commits that no sandbox stands on.
     pub trees: Trimmed,
     /// Repositories whose last files lay on as many layers as there may be, and lie on one now.
     #[serde(serialize_with = "crate::path_json::lossy_list")]
     pub rewritten: Vec<PathBuf>,
+    /// What could not be done.
     pub problems: Vec<Problem>,
 }
 
@@ -129,6 +138,7 @@ pub enum Doing<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Problem {
+    /// A sentence.
     pub text: String,
     /// The sandbox that keeps work and whose repository is gone: only its user can give it up.
     #[serde(skip)]

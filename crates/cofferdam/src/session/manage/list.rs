@@ -40,9 +40,13 @@ const LOOKED: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
+    /// It is being made.
     Creating,
+    /// Programs run in it, or may.
     Active,
+    /// Everything in it stands still.
     Paused,
+    /// Nothing runs in it; it can be started.
     Stopped,
     /// A hook inside failed while it was made.
     FailedSetup,
@@ -77,10 +81,13 @@ impl std::fmt::Display for State {
 )]
 #[non_exhaustive]
 pub struct Summary {
+    /// By which it is known; never given twice.
     pub id: SandboxId,
+    /// By which people call it.
     pub name: Slug,
     /// "task": an agent works in it. "dev": a person lives in it.
     pub kind: &'static str,
+    /// Who made it.
     pub provider: String,
     /// "layer", "bind", "copy" or "inside".
     pub mode: &'static str,
@@ -90,6 +97,7 @@ pub struct Summary {
     /// Its files are in no worktree.
     #[serde(skip)]
     pub owns_files: bool,
+    /// How it is now.
     pub state: State,
     /// Its command died before it could collect; `gc` brings the commits home.
     pub interrupted: bool,
@@ -103,11 +111,12 @@ pub struct Summary {
     pub lives_on: bool,
     /// Its repository is gone from its place: nothing of it can come home.
     pub orphaned: bool,
+    /// The branch that it works on.
     pub branch: String,
     /// Its commits since the base that what is checked out does not have: on its branch, and kept on a reference
     /// of ours. `None` where it has neither.
     pub ahead: Option<u64>,
-    /// Its command died in the middle of a merge, which [`super::gc`] finishes.
+    /// Its command died in the middle of a merge, which [`super::gc()`] finishes.
     pub half_merged: bool,
     /// The checkout into which an `apply` from it was cut short.
     #[serde(serialize_with = "crate::path_json::optional")]
@@ -136,6 +145,7 @@ pub struct Summary {
     /// What it has that outlives it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<VolumeName>,
+    /// When its making began.
     pub created: Timestamp,
     /// The checkout that it was made from.
     #[serde(serialize_with = "crate::path_json::lossy")]

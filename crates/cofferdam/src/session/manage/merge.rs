@@ -52,6 +52,7 @@ pub struct MergeOptions {
 }
 
 impl MergeOptions {
+    /// One commit of all its changes, not a merge of its branch.
     pub fn squashed() -> Self {
         Self {
             squash: true,

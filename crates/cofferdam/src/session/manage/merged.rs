@@ -20,7 +20,7 @@ use crate::names::BranchName;
 use crate::registry::{Owned, Phase, Record, RegistryError, Strategy};
 use crate::session::uncommitted::uncommitted;
 
-/// Why [`super::gc`] leaves a sandbox whose branch is merged.
+/// Why [`super::gc()`] leaves a sandbox whose branch is merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stays {
     /// It has uncommitted work, in a worktree or in files of its own.

@@ -19,13 +19,17 @@ use crate::session::unpushed::unpushed;
 /// One sandbox of one repository, as a command names it.
 #[derive(Debug, Clone)]
 pub struct SandboxRef {
+    /// Cofferdam's own directory.
     pub home: Home,
+    /// Which git is asked, and how.
     pub git: Git,
     /// A directory in the repository.
     pub repository: PathBuf,
+    /// The user's home, if they have one.
     pub caller_home: Option<PathBuf>,
     /// A sandbox name or id.
     pub name: String,
+    /// Ends it early.
     pub cancel: CancellationToken,
 }
 

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Shown<T> {
+    /// The text, or the commits.
     pub what: T,
     /// References with commits of the sandbox that are on no branch: they are not in it.
     pub beside: Vec<String>,

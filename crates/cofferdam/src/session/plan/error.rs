@@ -14,31 +14,66 @@ use crate::volumes::VolumeError;
 /// A run that cannot be, found before anything was made.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
+    /// A name that nothing can have.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// A volume cannot be given.
     #[error(transparent)]
     Volume(#[from] VolumeError),
+    /// Nothing is merged into a commit that no branch names.
     #[error("HEAD is detached: there is no branch to merge into")]
     DetachedTarget,
+    /// There is nothing to copy into.
     #[error("`--copy` needs a worktree, and the head strategy works in the checkout itself")]
     CopyWithHead,
     /// A path below the top: the sandbox would have none, or an older one.
     #[error("the {what} `{}` is in no commit as it is now, and the sandbox has committed files only", path.display())]
-    Uncommitted { what: &'static str, path: PathBuf },
+    Uncommitted {
+        /// What it is for: "prompt file" and the like.
+        what: &'static str,
+        /// Below the top.
+        path: PathBuf,
+    },
+    /// Such a hook runs before there is a sandbox.
     #[error("a hook on the host needs the files in a directory, and with layers they are in none")]
     LayerHook,
     /// They were asked for by name.
     #[error("layers are not possible here: {why}")]
-    NoLayers { why: String },
+    NoLayers {
+        /// What is lacking, as a sentence fragment.
+        why: String,
+    },
+    /// A path of `hide` in the configuration.
     #[error("{} cannot be hidden: {why}", path.display())]
-    Hide { path: PathBuf, why: &'static str },
+    Hide {
+        /// Below the top.
+        path: PathBuf,
+        /// A sentence fragment.
+        why: &'static str,
+    },
+    /// A path of `protect` in the configuration.
     #[error("{} cannot be protected: {why}", path.display())]
-    Protect { path: PathBuf, why: &'static str },
+    Protect {
+        /// Below the top.
+        path: PathBuf,
+        /// A sentence fragment.
+        why: &'static str,
+    },
     /// Of the user's file or the repository's.
     #[error("{problem}; it may say how sandboxes are bounded")]
-    Unread { problem: String },
+    Unread {
+        /// What is wrong with it, as a sentence.
+        problem: String,
+    },
+    /// Git has a branch in one working tree only.
     #[error("branch `{branch}` is checked out in {}", at.display())]
-    CheckedOut { branch: BranchName, at: PathBuf },
+    CheckedOut {
+        /// Its short name.
+        branch: BranchName,
+        /// That working tree.
+        at: PathBuf,
+    },
+    /// Where the branch was to begin.
     #[error("`{0}` does not name a commit")]
     UnknownBase(String),
     /// Word for word as the requirements have it (S4-E1).
@@ -46,54 +81,100 @@ pub enum PlanError {
     NameTaken(Slug),
     /// Another sandbox works on that branch, or left work there that is in no commit.
     #[error("branch `{branch}` is {holder}")]
-    BranchHeld { branch: BranchName, holder: Holder },
+    BranchHeld {
+        /// Its short name.
+        branch: BranchName,
+        /// Who has it.
+        holder: Holder,
+    },
+    /// They are for a sandbox: their output is the agent's, and their text may be anybody's.
     #[error(
         "the prompt's template runs commands, and without a sandbox there is no place for them"
     )]
     ExpressionsOnHost,
+    /// It is blank.
     #[error("the prompt is empty")]
     EmptyPrompt,
     /// Its terminal interface does not take what it is to begin with.
     #[error(transparent)]
     Request(AgentError),
+    /// It is never overwritten.
     #[error("branch `{0}` exists already, and it would be this sandbox's temporary branch")]
     BranchTaken(BranchName),
+    /// Nothing is made over it.
     #[error("branch `{0}` was made by someone else while this sandbox was")]
     BranchMade(BranchName),
+    /// Git would refuse it, for a branch that is there.
     #[error("branch `{branch}` cannot be made: {detail}")]
     BranchBarred {
+        /// Its short name.
         branch: BranchName,
         /// What is in the way, and what to do about it. Printable.
         detail: String,
     },
+    /// The `.git` of the checkout, which an agent could lead elsewhere.
     #[error("{} is a symlink: the head strategy cannot cover it", .0.display())]
     GitSymlink(PathBuf),
+    /// What is in a repository is anybody's, who commits there.
     #[error("Cofferdam's own directory {} is the one for settings in this repository", .0.display())]
     SharedHome(PathBuf),
+    /// A sandbox would see others of its kind.
     #[error("{} is not given to a sandbox: Cofferdam's own directory {} is in it", directory.display(), home.display())]
-    ShowsHome { directory: PathBuf, home: PathBuf },
+    ShowsHome {
+        /// What was to be the workspace.
+        directory: PathBuf,
+        /// Cofferdam's own directory.
+        home: PathBuf,
+    },
+    /// An agent would write where Cofferdam keeps its records.
     #[error("{} is not given to a sandbox: it is in Cofferdam's own directory {}", directory.display(), home.display())]
-    InHome { directory: PathBuf, home: PathBuf },
+    InHome {
+        /// What was to be the workspace.
+        directory: PathBuf,
+        /// Cofferdam's own directory.
+        home: PathBuf,
+    },
+    /// It is too much of the machine.
     #[error("{} is not given to a sandbox: {why}", directory.display())]
     RefusedWorkspace {
+        /// What was to be the workspace.
         directory: PathBuf,
+        /// A sentence fragment.
         why: &'static str,
     },
+    /// Each would need a mount over it.
     #[error("there are {count} sockets, pipes or devices of other programs in the workspace: {}{}", paths(some), if *count > some.len() { " …" } else { "" })]
-    ManySockets { count: usize, some: Vec<PathBuf> },
+    ManySockets {
+        /// How many.
+        count: usize,
+        /// Some of them.
+        some: Vec<PathBuf>,
+    },
+    /// Each would need a mount over it.
     #[error("{count} files of the workspace have names outside of it, or run with rights of their owner's, and lie too far apart to be made read-only: {}{}", paths(some), if *count > some.len() { " …" } else { "" })]
-    ManyLinks { count: usize, some: Vec<PathBuf> },
+    ManyLinks {
+        /// How many.
+        count: usize,
+        /// Some of them.
+        some: Vec<PathBuf>,
+    },
+    /// What was asked for beside its files.
     #[error(transparent)]
     Mount(#[from] ExtraMountError),
+    /// What was asked for of this machine's ports.
     #[error(transparent)]
     Ports(#[from] PortsError),
+    /// A signal has a text.
     #[error("an empty completion signal would match everything")]
     EmptySignal,
+    /// Without its model the agent does nothing.
     #[error("`{variable}` says that the agent's model is at {what}, which is refused: {reason}")]
     ModelRefused {
+        /// The variable of the agent's.
         variable: &'static str,
         /// Host and port.
         what: String,
+        /// Why the network refuses it, as a sentence fragment.
         reason: String,
         /// The text of the rule that would open it, if one should.
         opens: Option<String>,
@@ -103,7 +184,9 @@ pub enum PlanError {
         "`{variable}` says that the agent's model is at {what}, and that is the sandbox itself there"
     )]
     ModelInside {
+        /// The variable of the agent's.
         variable: &'static str,
+        /// Where it leads, as people write it.
         what: String,
         /// Scheme, host and port of the same on this machine, as a sandbox reaches it.
         url: String,
@@ -112,10 +195,16 @@ pub enum PlanError {
         /// The rule that opens it.
         opens: String,
     },
+    /// The agent would say so much later.
     #[error("`{variable}` is no http or https address of a model")]
-    ModelAddress { variable: &'static str },
+    ModelAddress {
+        /// The variable of the agent's.
+        variable: &'static str,
+    },
+    /// It was asked before it was started.
     #[error("{agent} has neither a key nor a login: its model would not answer it")]
     NoAccess {
+        /// Its name.
         agent: String,
         /// The variables each of which is enough.
         keys: &'static [&'static str],
@@ -129,16 +218,23 @@ pub enum PlanError {
         "{agent} has no key: `.cofferdam/.env` sets {variable}, and no key is taken from it, because {why}"
     )]
     KeyWithheld {
+        /// Its name.
         agent: String,
+        /// The variable of the key.
         variable: String,
+        /// Why the file may be the repository's.
         why: NotTrusted,
         /// The repository's.
         top: PathBuf,
     },
+    /// Its sandboxes would reach more, or less, than was asked for.
     #[error("provider `{provider}` cannot give its sandboxes the network `{}`; it gives {}", asked.as_str(), listed(given))]
     NoSuchNetwork {
+        /// What it is called.
         provider: String,
+        /// What was asked for.
         asked: NetworkKind,
+        /// What there is.
         given: Vec<NetworkKind>,
     },
 }

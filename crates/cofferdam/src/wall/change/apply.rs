@@ -13,10 +13,13 @@ use crate::wall::{Answer, Ask, Start, WallError, gateway, sources_of};
 /// Why rules were not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
+    /// The rules could not be added.
     #[error(transparent)]
     Add(#[from] AddError),
+    /// Nobody can say which sandboxes there are.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// The gateway could not be told.
     #[error(transparent)]
     Wall(#[from] WallError),
 }
@@ -24,24 +27,33 @@ pub enum ChangeError {
 /// What a change came to for one sandbox at work.
 #[derive(Debug)]
 pub struct Applied {
+    /// By which it is known.
     pub id: SandboxId,
+    /// By which people call it.
     pub name: Slug,
+    /// The top of its checkout.
     pub repository: PathBuf,
+    /// What it came to.
     pub effect: Effect,
 }
 
 /// What a change came to.
 #[derive(Debug)]
 pub struct Reached {
+    /// One for each sandbox that the rules are for.
     pub sandboxes: Vec<Applied>,
     /// Records of sandboxes that may be at work, with the rules that they had: another version wrote them.
     pub unreadable: Vec<RegistryError>,
 }
 
+/// What a change of rules did to one sandbox.
 #[derive(Debug)]
 pub enum Effect {
     /// Its rules are what the files say; so many open connections were ended by that.
-    InForce { closed: u64 },
+    InForce {
+        /// How many.
+        closed: u64,
+    },
     /// It is stopped or just starting, or its supervisor is: who registers it reads the rules then.
     Starting,
     /// It is behind the gateway of another version of Cofferdam: the old rules stay.

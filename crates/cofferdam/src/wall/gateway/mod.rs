@@ -31,6 +31,7 @@ const STARTS: u32 = 3;
 /// Whether a question starts a gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
+    /// One is started where none runs.
     IfNeeded,
     /// Without one: [`WallError::NotRunning`].
     Never,

@@ -7,12 +7,19 @@ use super::loaded::Loaded;
 /// A rule that cannot be added.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
+    /// The gateway carries TCP alone.
     #[error("rule `{0}`: udp is not carried yet")]
     Udp(Box<Rule>),
     /// It can be meant, for names that lead there, and the config may say so; who writes it in passing means
     /// something else.
     #[error("`{rule}` is the sandbox itself there: a service of this machine is `{meant}`")]
-    Loopback { rule: Box<Rule>, meant: String },
+    Loopback {
+        /// As it would be added.
+        rule: Box<Rule>,
+        /// The target that would be right.
+        meant: String,
+    },
+    /// It denies what another one allows, word for word.
     #[error(transparent)]
     Contradiction(#[from] PolicyError),
 }

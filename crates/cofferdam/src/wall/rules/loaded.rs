@@ -14,6 +14,7 @@ pub(super) const MAX_CONTRADICTIONS: usize = 16;
 /// What the sources say now.
 #[derive(Debug, Default)]
 pub struct Loaded {
+    /// All that are in force.
     pub rules: Vec<Rule>,
     /// For each rule where it stands.
     pub written: Vec<WrittenAt>,

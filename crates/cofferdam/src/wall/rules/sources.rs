@@ -16,6 +16,7 @@ use crate::wall::allowed::{self, Scope};
 /// The places that together make one sandbox's rules. Read anew whenever a policy is made.
 #[derive(Debug, Clone)]
 pub struct Sources {
+    /// Cofferdam's own directory.
     pub home: Home,
     /// Whose `allow --repo` rules count.
     pub repository: Option<RepoPath>,

@@ -11,17 +11,22 @@ use crate::fsx::FileError;
 /// Why something about a sandbox's supervisor could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum SupervisorError {
+    /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
     /// Another process holds the sandbox's lock: it keeps the place, or is about to.
     #[error("another process keeps the sandbox's place")]
     Taken,
+    /// It did not get as far as saying so.
     #[error("cannot start the sandbox's supervisor: {0}")]
     Start(String),
+    /// It ended, or never was.
     #[error("nobody keeps the sandbox's place")]
     NotRunning,
+    /// In seconds.
     #[error("the sandbox's supervisor did not answer within {0} s")]
     Silent(u64),
+    /// Nobody keeps the place any more.
     #[error("the sandbox's supervisor ended while it was asked")]
     Ended,
     /// What was asked needs one of this version: it is stopped, and another one started.
@@ -29,13 +34,16 @@ pub enum SupervisorError {
         "the sandbox's supervisor is of another version of cofferdam (it speaks {0}, this one {PROTOCOL})"
     )]
     OtherVersion(u32),
+    /// A sentence fragment.
     #[error("the sandbox's supervisor cannot do that: {0}")]
     Refused(String),
     /// What listens there belongs to the user with this id.
     #[error("what answers for the sandbox belongs to another user ({0})")]
     Stranger(u32),
+    /// It is another version, or not a supervisor.
     #[error("the sandbox's supervisor broke the protocol: {0}")]
     Protocol(String),
+    /// In the system's words.
     #[error("lost contact with the sandbox's supervisor: {0}")]
     Io(#[from] io::Error),
 }
