@@ -48,7 +48,8 @@ pub use quota::Quota;
 pub use qwen::Qwen;
 pub use request::AgentRequest;
 pub use sessions::{
-    SessionCommands, SessionError, SessionFile, SessionFiles, SessionLayout, SessionTarget,
+    Identify, SessionCommands, SessionError, SessionFile, SessionFiles, SessionLayout,
+    SessionTarget,
 };
 
 /// The agents that come with Cofferdam.

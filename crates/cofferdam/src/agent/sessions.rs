@@ -18,6 +18,9 @@ pub enum SessionFiles {
     Commands(SessionCommands),
 }
 
+/// Which session a record is whose file begins so; `None` where it is no record.
+pub type Identify = fn(beginning: &[u8]) -> Option<String>;
+
 /// The files of an agent whose sessions are files. Paths are relative to [`Self::root`], with `/`.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionLayout {
@@ -32,7 +35,7 @@ pub struct SessionLayout {
     /// Whether the file there is one of this session, or of an agent that it started.
     pub belongs: fn(path: &str, id: &str) -> bool,
     /// Which session a record is, by how it begins (16 KiB), where its path does not say so.
-    pub identified: Option<fn(beginning: &[u8]) -> Option<String>>,
+    pub identified: Option<Identify>,
     /// The same conversation, as files of a home in which the program works in another directory.
     pub moved: fn(Vec<SessionFile>, &SessionTarget<'_>) -> Result<Vec<SessionFile>, SessionError>,
 }

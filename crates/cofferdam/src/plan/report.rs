@@ -95,7 +95,9 @@ pub enum Failure {
     /// The same of who left its commits, which are there.
     #[error("its commits are on branch `{branch}`, and that could not be written down: {source}")]
     Unwritten {
+        /// Where its commits are.
         branch: BranchName,
+        /// What was in the way.
         source: FileError,
     },
 }

@@ -131,7 +131,7 @@ fn one_of_a_sandbox_whose_files_nobody_reaches_is_not_kept() {
     assert!(
         matches!(
             &error.kind,
-            RunErrorKind::Conversation(ConversationError::NotGiven(why)) if why.contains("the wire was cut")
+            RunErrorKind::Conversation(ConversationError::NotGiven(why)) if why.starts_with("the island cannot")
         ),
         "{error}"
     );

@@ -319,9 +319,9 @@ impl Sandbox for Island {
 impl Island {
     fn reaches_files(&self) -> Result<(), SandboxError> {
         match self.watched.own.fault {
-            Fault::NoFiles => Err(SandboxError::Files {
-                action: "reach files in",
-                reason: "the wire was cut".to_owned(),
+            Fault::NoFiles => Err(SandboxError::Unable {
+                who: "the island".to_owned(),
+                ability: Ability::Files,
             }),
             _ => Ok(()),
         }
