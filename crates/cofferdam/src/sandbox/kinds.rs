@@ -142,7 +142,7 @@ impl Isolated {
 }
 
 /// A sandbox that contains the agent: the kinds that [`crate::run`] takes. There is no conversion
-/// from [`host::NoSandbox`], so an unattended run without a sandbox does not compile.
+/// from [`NoSandbox`](super::host::NoSandbox), so an unattended run without a sandbox does not compile.
 #[derive(Debug, Clone)]
 pub enum Contained {
     /// It can have the host's directory itself.

@@ -73,7 +73,7 @@ pub struct Withheld {
     pub why: Option<NotTrusted>,
     /// It asked for the caller's values.
     pub callers: Vec<String>,
-    /// It gave values, and only the user says what these are ([`super::harmless`]).
+    /// It gave values, and only the user says what these are.
     pub steering: Vec<String>,
 }
 

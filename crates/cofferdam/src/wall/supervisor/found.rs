@@ -101,7 +101,7 @@ impl Supervisor {
         status_of(self.ask(Ask::Status, LIMIT).await?)
     }
 
-    /// Puts the list of rules in force as [`write_rules`] left it; how many open connections that ended. Where the
+    /// Puts the list of rules in force as [`write_rules`](super::rules::write_rules) left it; how many open connections that ended. Where the
     /// network was lost, it is there again. A list that cannot be read ends it: an error says why nothing is
     /// carried. `_change` is what the list was written under. Bounded: 20 s.
     pub async fn reload(&self, _change: &Change) -> Result<u64, SupervisorError> {
