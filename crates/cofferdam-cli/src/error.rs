@@ -341,7 +341,7 @@ fn runs_hint(error: &RunsError) -> Option<String> {
         )),
         RunsError::NoParent { run, to } => to.parent().map(|parent| {
             format!(
-                "make that one first: `mkdir -p {} && cofferdam runs export {run} {}`",
+                "make that one first: `mkdir -p -- {} && cofferdam runs export {run} -- {}`",
                 shell_word(parent),
                 shell_word(to)
             )

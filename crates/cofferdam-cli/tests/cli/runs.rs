@@ -591,7 +591,7 @@ fn a_conversation_is_exported_into_a_new_directory() {
     let parent = user.0.repository().join("none");
     let says = format!(
         "error: {to} cannot be made: the directory that it is to be in is not there\n\
-         hint: make that one first: `mkdir -p {} && cofferdam runs export {run} {to}`\n",
+         hint: make that one first: `mkdir -p -- {} && cofferdam runs export {run} -- {to}`\n",
         parent.display(),
         to = parent.join("new").display()
     );

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::access::{self, Access};
@@ -166,7 +167,15 @@ impl AgentProvider for OpenCode {
             export: |id| [PROGRAM, "export", id].map(OsString::from).to_vec(),
             import: |file| vec![PROGRAM.into(), "import".into(), file.into()],
             list: || {
-                let words = [PROGRAM, "session", "list", "--format", "json"];
+                let words = [
+                    PROGRAM,
+                    "session",
+                    "list",
+                    "--max-count",
+                    "100",
+                    "--format",
+                    "json",
+                ];
                 words.map(OsString::from).to_vec()
             },
             newest,
@@ -179,14 +188,19 @@ impl AgentProvider for OpenCode {
 }
 
 fn newest(printed: &[u8]) -> Option<(String, i64)> {
-    let sessions: Vec<Value> = serde_json::from_slice(printed).ok()?;
-    let sessions = sessions.iter().filter_map(|session| {
-        let id = session["id"].as_str()?;
-        json::session_id(NAME, id).ok()?;
-        // In milliseconds.
-        Some((id.to_owned(), session["updated"].as_i64()? / 1000))
-    });
-    sessions.max_by_key(|(_, updated)| *updated)
+    /// What else there is of one is nobody's here.
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Listed {
+        id: String,
+        /// In milliseconds.
+        updated: i64,
+    }
+    let sessions: Vec<Listed> = serde_json::from_slice(printed).ok()?;
+    let fine = |one: &Listed| json::session_id(NAME, &one.id).is_ok();
+    let newest = sessions.into_iter().filter(fine);
+    let newest = newest.max_by_key(|one| one.updated)?;
+    Some((newest.id, newest.updated / 1000))
 }
 
 #[derive(Debug, Default)]

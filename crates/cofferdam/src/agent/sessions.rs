@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use super::json;
 
+/// Of the first line of a record, in bytes: what is parsed takes many times as many.
+const HEAD: usize = 1 << 20;
+
 /// How a conversation leaves one home and enters another.
 #[derive(Debug, Clone, Copy)]
 pub enum SessionFiles {
@@ -142,7 +145,8 @@ pub(super) fn headed(
 ) -> Result<SessionFile, SessionError> {
     let end = file.bytes.iter().position(|&byte| byte == b'\n');
     let (first, rest) = file.bytes.split_at(end.unwrap_or(file.bytes.len()));
-    let head = json::object(first, false).filter(is_head);
+    let head = (first.len() <= HEAD).then(|| json::object(first, false));
+    let head = head.flatten().filter(is_head);
     let Some(mut head) = head else {
         return Err(wrong(file, "its first line is not that of a session"));
     };

@@ -366,7 +366,8 @@ impl Running<'_> {
                 self.tell(task, stage, What::Finished(&report));
                 let commits = self.commits(task, &begun).await?;
                 let by = match begun.sandbox {
-                    None if commits > 0 => self.left_by(&task.branch)?,
+                    // It is done, whoever has the branch.
+                    None if commits > 0 => self.left_by(&task.branch).ok().flatten(),
                     by => by,
                 };
                 Ok((report, commits, by))

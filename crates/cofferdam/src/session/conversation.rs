@@ -27,6 +27,9 @@ const DEEP: u32 = 8;
 /// So many of the files that were written to last are asked of which conversation they are, and so many bytes are read for that.
 const UNNAMED: usize = 32;
 const BEGINS: u64 = 16 << 10;
+/// Of a list of conversations, and of a file that says where they are: what is parsed takes many times its bytes.
+const LIST: u64 = 1 << 20;
+const INDEX: u64 = 1 << 20;
 /// What a program of an agent prints or takes in, as one file.
 const PRINTED: &str = "conversation";
 /// Where that is inside while it is taken in.
@@ -50,13 +53,13 @@ pub enum ConversationError {
     /// Nothing is known of how it keeps its conversations.
     #[error("{agent} cannot be given an earlier conversation")]
     NoFiles {
-        /// Its name.
+        /// The agent's name.
         agent: String,
     },
     /// The files are another agent's, or were changed.
     #[error("what was kept of the conversation is none of {agent}: {source}")]
     Foreign {
-        /// Its name.
+        /// The agent's name.
         agent: String,
         /// What is wrong with them.
         source: SessionError,
@@ -64,13 +67,13 @@ pub enum ConversationError {
     /// The kept files could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A sentence fragment.
+    /// Why, as a sentence fragment.
     #[error("the conversation could not be put into the sandbox: {0}")]
     NotGiven(String),
-    /// A sentence fragment.
+    /// Why, as a sentence fragment.
     #[error("the conversation could not be taken out of the sandbox: {0}")]
     NotTaken(String),
-    /// Its caller had enough.
+    /// The caller cancelled it.
     #[error("cancelled")]
     Cancelled,
 }
@@ -141,16 +144,18 @@ impl Conversing<'_> {
 
     /// The conversation that was written to last, at this second or later; `None` where its program keeps none, or none that says which
     /// one it is.
-    pub(super) async fn newest(self, since: i64) -> Option<String> {
-        match self.agent.sessions()? {
-            SessionFiles::Layout(layout) => {
-                let found = self.newest_file(&layout, since);
-                tokio::time::timeout(LIMIT, found).await.ok()?
-            }
-            SessionFiles::Commands(commands) => {
-                let printed = self.run((commands.list)()).await.ok()?;
-                let (id, written) = (commands.newest)(&printed)?;
-                (written >= since).then_some(id)
+    pub(super) async fn newest(self, since: i64) -> Result<Option<String>, ConversationError> {
+        match self.agent.sessions() {
+            None => Ok(None),
+            Some(SessionFiles::Layout(layout)) => tokio::select! {
+                found = self.newest_file(&layout, since) => Ok(found),
+                () = self.cancel.cancelled() => Err(ConversationError::Cancelled),
+            },
+            Some(SessionFiles::Commands(commands)) => {
+                let printed = self.run((commands.list)(), LIST).await;
+                let printed = printed.map_err(|error| said(error, ConversationError::NotTaken))?;
+                let newest = (commands.newest)(&printed);
+                Ok(newest.and_then(|(id, written)| (written >= since).then_some(id)))
             }
         }
     }
@@ -187,16 +192,23 @@ impl Conversing<'_> {
             ControlFlow::Continue(())
         };
         // What came before it broke off counts.
-        let _ = browse(self.sandbox, &place, &mut hear).await;
+        let _ = tokio::time::timeout(LIMIT, browse(self.sandbox, &place, &mut hear)).await;
         let named = newest.as_ref().map_or(since, |(changed, _)| *changed);
-        for (_, path) in unnamed.iter().rev().filter(|(at, _)| *at >= named) {
-            let begins = self.content(&root.join(path), BEGINS).await.ok()?;
-            let id = layout.identified.and_then(|of| of(&begins));
-            if let Some(id) = id.filter(|id| (layout.belongs)(path, id)) {
-                return Some(id);
+        let asked = async {
+            for (_, path) in unnamed.iter().rev().filter(|(at, _)| *at >= named) {
+                // It may have gone since.
+                let Ok(begins) = self.content(&root.join(path), BEGINS).await else {
+                    continue;
+                };
+                let id = layout.identified.and_then(|of| of(&begins));
+                if let Some(id) = id.filter(|id| (layout.belongs)(path, id)) {
+                    return Some(id);
+                }
             }
-        }
-        newest.map(|(_, id)| id)
+            None
+        };
+        let asked = tokio::time::timeout(LIMIT, asked).await.ok().flatten();
+        asked.or(newest.map(|(_, id)| id))
     }
 
     fn directory(&self) -> String {
@@ -295,7 +307,7 @@ impl Conversing<'_> {
         }
         let index = match layout.index {
             Some(index) => Some(
-                self.content(&root.join(index), LARGEST)
+                self.content(&root.join(index), INDEX)
                     .await
                     .map_err(failed)?,
             ),
@@ -332,7 +344,7 @@ impl Conversing<'_> {
         commands: &SessionCommands,
         id: &str,
     ) -> Result<Vec<File>, ConversationError> {
-        let printed = self.run((commands.export)(id)).await;
+        let printed = self.run((commands.export)(id), LARGEST).await;
         let printed = printed.map_err(|error| said(error, ConversationError::NotTaken))?;
         Ok(vec![(PRINTED.to_owned(), printed)])
     }
@@ -355,7 +367,7 @@ impl Conversing<'_> {
             for done in written {
                 done.map_err(|error| ConversationError::NotGiven(error.to_string()))?;
             }
-            let taken_in = self.run((commands.import)(place)).await;
+            let taken_in = self.run((commands.import)(place), LARGEST).await;
             // Whether it stays there makes no difference to anybody.
             let _ = change(self.sandbox, &[FileChange::Remove { path: place }]).await;
             taken_in.map_err(|error| said(error, ConversationError::NotGiven))?;
@@ -363,14 +375,15 @@ impl Conversing<'_> {
         Ok(())
     }
 
-    async fn run(self, arguments: Vec<OsString>) -> Result<Vec<u8>, InsideError> {
+    /// What it printed, at most so many bytes.
+    async fn run(self, arguments: Vec<OsString>, most: u64) -> Result<Vec<u8>, InsideError> {
         let inside = Inside {
             sandbox: self.sandbox,
             arguments,
             directory: Some(self.workdir),
             environment: self.environment,
             limit: LIMIT,
-            output: Output::Captured(usize::try_from(LARGEST).unwrap_or(usize::MAX)),
+            output: Output::Captured(usize::try_from(most).unwrap_or(usize::MAX)),
         };
         let done = inside.run(self.cancel).await?;
         if !done.exit.success() {

@@ -354,7 +354,14 @@ impl Iterating<'_> {
             exit,
             completed: false,
         });
-        let session = self.place(&options.caller.abandon).newest(began).await;
+        let session = match self.place(&options.caller.abandon).newest(began).await {
+            Ok(session) => session,
+            Err(ConversationError::Cancelled) => None,
+            Err(error) => {
+                self.not_kept(&error);
+                None
+            }
+        };
         let mut known = RunIteration::new(1, exit, session.clone(), None);
         if let Some(session) = &session {
             self.keep(session, &mut known, going.recorder).await;
@@ -397,6 +404,10 @@ impl Iterating<'_> {
             }
             Err(error) => error.to_string(),
         };
+        self.not_kept(&why);
+    }
+
+    fn not_kept(&self, why: &impl std::fmt::Display) {
         let text = format!("the agent's conversation was not kept: {why}");
         self.events.notice(Notice::Other { text });
     }

@@ -14,6 +14,9 @@ use crate::sandbox::{Access, Limits, Mount, MountSource, SandboxError};
 
 /// Where the jail has a git directory of ours.
 pub(super) const READER: &str = "/.cofferdam/reader";
+/// What a script there begins with: a hostile repository must not decide how much memory is used. 16 GiB of addresses for each process, for
+/// git maps what it reads.
+pub(super) const ADDRESSES: &str = "ulimit -v 16777216";
 /// What is set for each call of git there.
 const SETTINGS: [(&str, &str); 5] = [
     ("pack.threads", "2"),
@@ -59,8 +62,7 @@ impl Objects {
             target: READER.into(),
             access: Access::ReadOnly,
         });
-        // A hostile repository must not decide how much memory is used.
-        let script = format!("ulimit -v 16777216; {script}");
+        let script = format!("{ADDRESSES}; {script}");
         let shell = ["/bin/sh", "-c", &script, "sh"].map(OsString::from);
         let mut environment = vec![
             ("GIT_DIR".to_owned(), READER.to_owned()),
@@ -97,17 +99,19 @@ impl Objects {
     }
 }
 
-/// Runs what `request` makes of so many bytes of memory; without that limit where nobody can set one here: an engine may have done so for
-/// the sandbox itself, and an ordinary user has no control groups of their own on every machine.
+/// Runs what `request` makes of a limit of memory and of a line that its script begins with: together they let no program have more than
+/// so many bytes. Where nobody can set that limit here, the line gives twice as many bytes of addresses to each process: an engine may have
+/// limited the sandbox itself all the same.
 pub(super) async fn run_limited(
     memory: Option<u64>,
-    request: impl Fn(Option<u64>) -> JailRequest,
+    request: impl FnOnce(Option<u64>, String) -> JailRequest,
     cancel: &CancellationToken,
 ) -> Result<JailOutcome, SandboxError> {
-    match jail::run(request(memory), cancel).await {
-        Err(SandboxError::Unable { .. } | SandboxError::Unsupported { .. }) if memory.is_some() => {
-            jail::run(request(None), cancel).await
+    let request = match memory {
+        Some(bytes) if !jail::limits_memory() => {
+            request(None, format!("ulimit -v {}", bytes.saturating_mul(2) >> 10))
         }
-        done => done,
-    }
+        memory => request(memory, ADDRESSES.to_owned()),
+    };
+    jail::run(request, cancel).await
 }

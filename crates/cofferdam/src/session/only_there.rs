@@ -23,8 +23,7 @@ use crate::text::printable_bytes_line;
 use crate::volumes::Volume;
 
 /// How many changed files each working tree has, or the one that $2 names, as git there says.
-const CHANGED: &str = r#"ulimit -v 16777216
-cd "$1/worktrees" 2>/dev/null || exit 0
+const CHANGED: &str = r#"cd "$1/worktrees" 2>/dev/null || exit 0
 for one in *; do
     [ -z "$2" ] || [ "$one" = "$2" ] || continue
     if [ -e "$one/.git" ]; then
@@ -35,7 +34,7 @@ for one in *; do
     fi
     [ -z "$said" ] || echo "$(echo "$said" | wc -l) $one"
 done"#;
-/// What a sandbox has said to git there runs too, in so many bytes; where nobody can see to that, each process has a larger limit of its own.
+/// What a sandbox has said to git there runs too, in so many bytes.
 const MEMORY: u64 = 1 << 30;
 /// Of what the jail says.
 const MOST: usize = 64 << 10;
@@ -137,15 +136,22 @@ async fn changed(
     timeout: Duration,
     caller: &Caller,
 ) -> Option<Vec<(String, usize)>> {
-    let request = |memory| JailRequest {
+    let request = |memory, begins| JailRequest {
         mounts: vec![Mount {
             source: MountSource::Path(files.to_owned()),
             target: SHELF.into(),
             access: Access::ReadOnly,
         }],
-        arguments: ["/bin/sh", "-c", CHANGED, "sh", SHELF, only]
-            .map(OsString::from)
-            .to_vec(),
+        arguments: [
+            "/bin/sh",
+            "-c",
+            &format!("{begins}\n{CHANGED}"),
+            "sh",
+            SHELF,
+            only,
+        ]
+        .map(OsString::from)
+        .to_vec(),
         environment: BTreeMap::from([
             ("GIT_CONFIG_NOSYSTEM".into(), "1".into()),
             ("GIT_CONFIG_GLOBAL".into(), "/dev/null".into()),
@@ -154,7 +160,7 @@ async fn changed(
         stdin: Vec::new(),
         stdout: JailOutput::Capture(MOST),
         limits: Limits {
-            processes: Some(256),
+            processes: Some(64),
             memory,
             ..Limits::default()
         },

@@ -92,6 +92,11 @@ pub async fn run(mut options: RunOptions) -> Result<RunReport, RunError> {
         Ok(planned) => planned,
         Err(kind) => return Err(nothing(or_cancelled(kind, &options.caller.cancel).await)),
     };
+    let given_up = |owned: Owned, kind| {
+        // What cannot be removed is no sandbox, and `gc` knows it.
+        let _ = owned.forget();
+        nothing(kind)
+    };
     let log_name = runlog::file_name(&plan.record, options.session.name.as_deref());
     let kept_dir = plan.repository.kept_dir();
     let log = (&options.task.log, options.task.log_limits);
@@ -101,14 +106,11 @@ pub async fn run(mut options: RunOptions) -> Result<RunReport, RunError> {
     let events = events.and_then(|events| own_files::ignore(&kept_dir).map(|()| events));
     let events = match events {
         Ok(events) => events,
-        Err(error) => {
-            // What cannot be removed is no sandbox, and `gc` knows it.
-            let _ = owned.forget();
-            return Err(nothing(error.into()));
-        }
+        Err(error) => return Err(given_up(owned, error.into())),
     };
-    wall::say_unlogged(&options.caller.home, &plan.record)
-        .map_err(|error| nothing(error.into()))?;
+    if let Err(error) = wall::say_unlogged(&options.caller.home, &plan.record) {
+        return Err(given_up(owned, error.into()));
+    }
     if !announce::waits(&plan) {
         events.announce(|| announce::events(&options, &plan, &task, events.path(), 0));
     }
@@ -117,11 +119,7 @@ pub async fn run(mut options: RunOptions) -> Result<RunReport, RunError> {
     }
     let mut recorder = match recorded::begin(&options, &plan, events.path()) {
         Ok(recorder) => recorder,
-        Err(kind) => {
-            // As above.
-            let _ = owned.forget();
-            return Err(nothing(kind));
-        }
+        Err(kind) => return Err(given_up(owned, kind)),
     };
     let run = Run {
         options: &options,

@@ -184,18 +184,20 @@ pub async fn provision(
         }
         .into(),
     ];
-    let command = ["/bin/sh", "-c", SCRIPT, "shelf"].map(OsString::from);
-    let arguments: Vec<_> = command.into_iter().chain(words).collect();
-    let request = |memory| JailRequest {
-        mounts: mounts.clone(),
-        arguments: arguments.clone(),
+    let request = |memory, begins| JailRequest {
+        mounts,
+        arguments: ["/bin/sh", "-c", &format!("{begins}\n{SCRIPT}"), "shelf"]
+            .map(OsString::from)
+            .into_iter()
+            .chain(words)
+            .collect(),
         environment: BTreeMap::from([
             ("GIT_CONFIG_NOSYSTEM".into(), "1".into()),
             ("GIT_CONFIG_GLOBAL".into(), "/dev/null".into()),
             ("GIT_TERMINAL_PROMPT".into(), "0".into()),
         ]),
         directory: "/".into(),
-        stdin: shallow.clone().into_bytes(),
+        stdin: shallow.into_bytes(),
         stdout: JailOutput::Nothing,
         limits: Limits {
             processes: Some(256),

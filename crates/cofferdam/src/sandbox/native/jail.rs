@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
 use super::NativeOptions;
+use super::cgroup;
 use super::host::Host;
 use super::make;
 use crate::names::{SandboxId, Slug};
@@ -52,6 +53,15 @@ pub struct JailRequest {
     pub limits: Limits,
     /// Bounds everything, start and end included.
     pub timeout: Duration,
+}
+
+/// Whether [`Limits::memory`] can be set for one here: an ordinary user has no control groups of their own on every machine.
+pub fn limits_memory() -> bool {
+    let some = Limits {
+        memory: Some(1 << 30),
+        ..Limits::default()
+    };
+    cgroup::check(&some).is_ok()
 }
 
 /// How it ended.

@@ -17,7 +17,7 @@ use crate::registry::{Mode, Owned};
 use crate::sandbox::native::jail::{self, JailOutput, JailRequest};
 use crate::sandbox::{Access, Limits, Mount, MountSource};
 use crate::session::form::Form;
-use crate::session::jailed::READER;
+use crate::session::jailed::{ADDRESSES, READER};
 use crate::session::layers;
 use crate::session::mounts::jail_mounts;
 
@@ -271,11 +271,10 @@ impl Collector<'_> {
         };
         let request = JailRequest {
             mounts: mounts(owned, source),
-            // A hostile repository must not decide how much memory is used.
             arguments: [
                 OsString::from("/bin/sh"),
                 "-c".into(),
-                format!("ulimit -v 16777216; {script}").into(),
+                format!("{ADDRESSES}; {script}").into(),
                 "sh".into(),
             ]
             .into_iter()

@@ -78,7 +78,12 @@ impl Collector<'_> {
             return Ok(None);
         };
         let there = worktree.repository(self.repo)?;
-        let Some(head) = there.resolve("HEAD", self.cancel).await? else {
+        // That git cannot say is not that there is none.
+        let asked = there
+            .command()
+            .args(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])
+            .answers(&[1]);
+        let Ok(head) = asked.line(self.cancel).await?.parse() else {
             return Ok(None);
         };
         let is_named = self.repo.is_in_sight(&head, self.cancel).await?;

@@ -14,6 +14,7 @@ use crate::git::{Oid, bare, copied};
 use crate::registry::{Mode, Owned};
 use crate::sandbox::native::jail::{self, JailOutcome, JailOutput, JailRequest};
 use crate::sandbox::{Access, MountSource};
+use crate::session::jailed::ADDRESSES;
 use crate::session::layers;
 
 /// A script that makes the commit. `$before`: what comes first. `$index`, `$add`: how the file `$index` becomes the one to begin
@@ -284,11 +285,10 @@ impl Collector<'_> {
         }
         let request = JailRequest {
             mounts,
-            // A hostile repository must not decide how much memory is used.
             arguments: [
                 "/bin/sh".into(),
                 "-c".into(),
-                format!("ulimit -v 16777216; {script}").into(),
+                format!("{ADDRESSES}; {script}").into(),
                 "sh".into(),
             ]
             .into_iter()

@@ -61,7 +61,11 @@ impl Session {
         let mut record = plan.record.clone();
         record.setup = Setup::Making;
         let mut owned = begun::begin(&caller.home, record, &plan).map_err(nothing)?;
-        wall::say_unlogged(&caller.home, &plan.record).map_err(|error| nothing(error.into()))?;
+        if let Err(error) = wall::say_unlogged(&caller.home, &plan.record) {
+            // What cannot be removed is no sandbox, and `gc` knows it.
+            let _ = owned.forget();
+            return Err(nothing(error.into()));
+        }
         for text in finished {
             events.notice(Notice::Other { text });
         }
