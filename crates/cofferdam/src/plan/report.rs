@@ -39,8 +39,8 @@ pub struct TaskReport {
     pub commits: usize,
     /// By which `merge` knows what is on its branch. `None` too where that sandbox is gone.
     pub sandbox: Option<Slug>,
-    /// No sandbox has it any more, and its branch has commits that what is checked out has not: git merges them.
-    pub is_gits: bool,
+    /// Its commits are merged with `git merge`: no sandbox has its branch any more, and what is checked out lacks commits of it.
+    pub merged_by_git: bool,
     /// What became of it.
     pub end: TaskEnd,
 }
@@ -112,7 +112,7 @@ impl TaskReport {
             review: None,
             commits: 0,
             sandbox: None,
-            is_gits: false,
+            merged_by_git: false,
             end,
         }
     }
