@@ -213,7 +213,7 @@ pub enum ContentError {
     #[error("`{0}` is missing")]
     Missing(&'static str),
     /// A text that may not be empty.
-    #[error("it is empty")]
+    #[error("it is empty, or has a NUL in it")]
     NoText,
     /// A command of more words than one has.
     #[error("it has more than {most} different words: put it into a file, and run that", most = super::named::MOST)]
