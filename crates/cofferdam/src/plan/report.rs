@@ -50,13 +50,13 @@ pub struct TaskReport {
 pub enum TaskEnd {
     /// It ended well, now or in an earlier run of the plan.
     Done,
-    /// It was done when the plan was run before.
+    /// It ended well when the plan was run before; nothing was done now.
     Before,
     /// It did not end well.
     Failed(Failure),
-    /// This one, which it waits for, did not end well.
+    /// A task that it waits for did not end well.
     Skipped {
-        /// That one.
+        /// The task that did not end well.
         after: Slug,
     },
     /// The plan was cancelled before its turn came.
@@ -92,7 +92,7 @@ pub enum Failure {
     /// How it begins, or that it has ended well, could not be written down.
     #[error(transparent)]
     State(#[from] FileError),
-    /// The same of who left its commits, which are there.
+    /// Commits are on its branch; which sandbox made them could not be written down.
     #[error("its commits are on branch `{branch}`, and that could not be written down: {source}")]
     Unwritten {
         /// Where its commits are.
