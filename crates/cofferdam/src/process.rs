@@ -77,13 +77,13 @@ pub enum ProcessError {
         /// How long it had.
         limit: Duration,
     },
-    /// Its caller had enough: it was killed.
+    /// The caller cancelled it; it was killed.
     #[error("`{program}` was cancelled")]
     Cancelled {
         /// As it was called.
         program: String,
     },
-    /// Nobody keeps so much; it was killed.
+    /// It printed more than is kept; it was killed.
     #[error("`{program}` printed more than {limit} bytes")]
     TooMuchOutput {
         /// As it was called.
@@ -91,7 +91,7 @@ pub enum ProcessError {
         /// In bytes.
         limit: usize,
     },
-    /// A pipe to it broke in a way that no pipe does.
+    /// Reading or writing failed otherwise than by its end.
     #[error("lost contact with `{program}`: {source}")]
     Io {
         /// As it was called.

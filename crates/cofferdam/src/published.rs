@@ -32,7 +32,7 @@ pub enum PortError {
     /// Two would lead to different places.
     #[error("port {0} of this machine is named twice")]
     Twice(NonZeroU16),
-    /// More than one sandbox publishes.
+    /// There are more ports than one sandbox may publish.
     #[error("more than {MOST_PORTS} ports")]
     TooMany,
 }

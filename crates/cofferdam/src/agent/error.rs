@@ -6,43 +6,43 @@ pub enum AgentError {
     /// Its program continues no earlier session.
     #[error("{agent} cannot resume a session")]
     NoResume {
-        /// Its name.
+        /// The agent's name.
         agent: String,
     },
     /// Its program continues a session only in place, never in a copy.
     #[error("{agent} cannot continue a copy of a session, only the session itself")]
     NoFork {
-        /// Its name.
+        /// The agent's name.
         agent: String,
     },
     /// Nothing is known of it that a person could work with at a terminal.
     #[error("{agent} has no terminal interface that Cofferdam knows")]
     NoInteractive {
-        /// Its name.
+        /// The agent's name.
         agent: String,
     },
-    /// It does nothing without one.
+    /// It does nothing without a prompt.
     #[error("{agent} needs a prompt")]
     NoPrompt {
-        /// Its name.
+        /// The agent's name.
         agent: String,
     },
-    /// Longer than the arguments of its program can be (`execve(2)`).
+    /// The prompt is longer than the arguments of its program can be (`execve(2)`).
     #[error(
         "a prompt of {bytes} bytes does not fit on the command line of {agent}, which takes {most}"
     )]
     LongPrompt {
-        /// Its name.
+        /// The agent's name.
         agent: String,
-        /// Of the prompt, in bytes.
+        /// How long the prompt is, in bytes.
         bytes: usize,
         /// The most that fits, in bytes.
         most: usize,
     },
-    /// No id of a session has that form, so none is looked for.
+    /// No id of this agent's sessions has that form, so none is looked for.
     #[error("`{id}` is not a session of {agent}")]
     BadSession {
-        /// Its name.
+        /// The agent's name.
         agent: String,
         /// Printable.
         id: String,
@@ -58,15 +58,15 @@ pub enum AgentError {
     /// Its program has no such option.
     #[error("agent `{agent}` takes no {option}")]
     NoOption {
-        /// Its name.
+        /// The agent's name.
         agent: &'static str,
         /// What was asked for: "model", "effort" and the like.
         option: &'static str,
     },
-    /// A command of the user's, without the command.
+    /// The agent is a command of the user's, and no command was given.
     #[error("agent `{agent}` needs the program to run: give it after `--`")]
     NoProgram {
-        /// Its name.
+        /// The agent's name.
         agent: &'static str,
     },
 }

@@ -80,7 +80,7 @@ pub struct SessionCommands {
 pub struct SessionError {
     /// Printable.
     pub path: String,
-    /// A sentence fragment.
+    /// Why, as a sentence fragment.
     pub why: &'static str,
 }
 

@@ -194,7 +194,7 @@ pub(super) const LONGEST_VARIABLE: usize = (128 << 10) - 1;
 /// What is wrong at one place of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
-    /// Some byte of it is not.
+    /// The file is not UTF-8 text.
     #[error("the file is not UTF-8 text")]
     NotUtf8,
     /// No YAML, or another shape than the schema's.
@@ -203,22 +203,22 @@ pub enum ContentError {
     /// The key is there, and null; the text is an example of a value.
     #[error("it has no value: leave it out, or write `{0}`")]
     NoValue(&'static str),
-    /// A network rule has one target.
+    /// The entry has two targets, and a network rule has one.
     #[error("`domain` and `cidr` in one entry: make two entries of it")]
     Both,
-    /// A network rule has one target.
+    /// The entry has no target, and a network rule has one.
     #[error("the entry names neither a `domain` nor a `cidr`")]
     Neither,
-    /// A key that has to be there.
+    /// A key that has to be there is not.
     #[error("`{0}` is missing")]
     Missing(&'static str),
-    /// A text that may not be empty.
-    #[error("it is empty")]
+    /// It is blank, or holds a NUL.
+    #[error("it is empty, or has a NUL in it")]
     NoText,
-    /// A command of more words than one has.
+    /// A command of more different words than one may have.
     #[error("it has more than {most} different words: put it into a file, and run that", most = super::named::MOST)]
     Words,
-    /// It holds a NUL, or is of another kind.
+    /// It is empty, or holds a NUL.
     #[error("it is no path")]
     NoPath,
     /// `~user/` is not looked up.
@@ -244,10 +244,10 @@ pub enum ContentError {
     /// A repository's own file has no say in it.
     #[error("this counts in your own config.yaml alone: see `cofferdam config`")]
     OnlyOwn,
-    /// Three octal digits, with or without a zero before them.
+    /// It is not three octal digits, with or without a zero before them.
     #[error("it is no mode such as \"0644\"")]
     Mode,
-    /// It names neither the agent's user nor root.
+    /// It has not the form `USER` or `USER:GROUP`.
     #[error("it is no owner such as `agent:agent`")]
     Owner,
     /// As POSIX has it: a shell could not use another one.
@@ -258,42 +258,42 @@ pub enum ContentError {
     /// Name and value are one argument of `execve(2)`.
     #[error("no program can be given so much by a variable: {most} bytes with its name are the most", most = LONGEST_VARIABLE)]
     VariableLength,
-    /// The variable that is named is none, or none of this machine.
+    /// What follows `$` is no name of a variable.
     #[error(
         "`$` begins the name of a variable of this machine, such as $HOME: write `$$` for a dollar"
     )]
     HostVariable,
-    /// A word that is not among those that the key takes; here they are listed.
+    /// It is none of the words that the key takes, which are listed here.
     #[error("it is none of {0}")]
     NoneOf(&'static str),
     /// No reference of an image has that form.
     #[error("it is no name of an image such as debian:bookworm-slim")]
     Image,
-    /// A number of bytes, with a unit or without.
+    /// It is no number of bytes, with a unit or without.
     #[error("it is no size such as 512m or 2g")]
     Size,
     /// Less than a sandbox can come up in.
     #[error("a sandbox has {} of memory at least", written(LEAST_MEMORY))]
     Memory,
-    /// A finite number of at least 0.01.
+    /// It is no finite number of at least 0.01.
     #[error("it is no number of CPUs such as 2 or 1.5")]
     Cpus,
-    /// A whole number, from 1.
+    /// It is no whole number from 1.
     #[error("it is no number of at least 1")]
     NotOne,
-    /// A word without spaces and control characters is wanted.
+    /// It is no word without spaces and control characters.
     #[error("it is no name")]
     Word,
-    /// More than a list of the file takes.
+    /// The list has more entries than any list of the file may have.
     #[error("more than {MAX_RULES} entries")]
     TooMany,
-    /// More than this list takes: so many.
+    /// The list has more entries than this one may have; here is how many that is.
     #[error("more than {0} entries")]
     MoreThan(usize),
     /// A port that cannot be published.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// A rule of the network that says nothing.
+    /// A network rule that is none, or is too wide.
     #[error(transparent)]
     Rule(#[from] RuleError),
 }

@@ -86,7 +86,7 @@ pub enum ConfigError {
     /// It could not be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It could be read, and says what cannot be.
+    /// It could be read, and something in it is wrong.
     #[error("{}:{at}{}: {problem}", path.display(), Field(field))]
     Content {
         /// The file.

@@ -566,7 +566,7 @@ fn what_is_wrong_elsewhere_is_named_by_line_and_field() {
         ),
         (
             "on_sync:\n  - cmd: ' '\n",
-            "2:10: on_sync[0].cmd: it is empty",
+            "2:10: on_sync[0].cmd: it is empty, or has a NUL in it",
         ),
         (
             "on_sync:\n  - {cmd: x, root: user}\n",

@@ -89,7 +89,7 @@ pub struct Before {
 /// The working state could not be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum BeforeError {
-    /// A file of the checkout or of the record.
+    /// A file of the checkout or the record could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
     /// Git could not say or store it.

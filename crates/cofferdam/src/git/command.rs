@@ -37,7 +37,7 @@ pub enum GitError {
         /// The last lines of standard error, control bytes escaped.
         stderr: String,
     },
-    /// It succeeded with an output that it never prints.
+    /// It succeeded, and its output has an unknown form.
     #[error("`git {command}` printed what cannot be understood: {what}")]
     Output {
         /// Its arguments, safe for a terminal.

@@ -26,7 +26,7 @@ pub enum CopyError {
     Refused {
         /// As it was asked for.
         path: PathBuf,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: &'static str,
     },
     /// Nothing was copied.
@@ -37,7 +37,7 @@ pub enum CopyError {
         /// Where it was looked for.
         at: PathBuf,
     },
-    /// Its caller had enough.
+    /// The caller cancelled it.
     #[error("copying was cancelled")]
     Cancelled,
     /// Something could not be read or written.

@@ -21,7 +21,7 @@ const POINTER_LIMIT: u64 = 64 << 10;
 pub struct Workspace {
     /// The sandbox of that agent.
     pub sandbox: Slug,
-    /// What the agent sees as its working directory, on the host.
+    /// The host's directory that is the agent's working directory.
     pub directory: PathBuf,
     /// Git directories in it that were there before the agent, as [`nested::scan`] names them: read-only
     /// inside, and what they lie in cannot be moved there.

@@ -27,7 +27,7 @@ pub enum DiffStyle {
 /// What a tree has at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InTree {
-    /// Nothing.
+    /// Nothing is there.
     Missing,
     /// A file, or a symlink that stays in the tree.
     Blob(Oid),

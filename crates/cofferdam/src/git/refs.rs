@@ -90,7 +90,7 @@ pub enum RefError {
         /// What is in the way, and what to do about it. Printable.
         detail: String,
     },
-    /// Moving it would change what somebody sees there.
+    /// The branch is checked out; moving it would change what somebody sees there.
     #[error("branch `{branch}` is checked out at {at}")]
     CheckedOut {
         /// Its short name.
@@ -101,7 +101,7 @@ pub enum RefError {
     /// Every name below it that could be tried is taken.
     #[error("no free name for `{0}` in the trash")]
     TrashFull(Slug),
-    /// Git did not move them.
+    /// Git did not move the refs.
     #[error(transparent)]
     Git(#[from] GitError),
 }

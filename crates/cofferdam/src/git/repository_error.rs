@@ -8,7 +8,7 @@ use crate::names::{NameError, Slug};
 /// Why a directory cannot be worked in.
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
-    /// Nobody can be there.
+    /// It is not there, or cannot be entered.
     #[error("{} does not exist or cannot be entered: {source}", path.display())]
     Path {
         /// As it was given.
@@ -16,7 +16,7 @@ pub enum RepositoryError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// Neither it nor a directory above it has one.
+    /// Neither it nor a directory above it is a git repository.
     #[error("{} is not in a git repository", path.display())]
     NotARepository {
         /// As it was given.
@@ -48,25 +48,25 @@ pub enum RepositoryError {
         /// As it was given.
         path: PathBuf,
     },
-    /// There is nothing that a sandbox could begin at.
+    /// It has no commit that a sandbox could begin at.
     #[error("{} has no commit yet", path.display())]
     Unborn {
         /// Its top.
         path: PathBuf,
     },
-    /// Git's `safe.directory` says who is trusted.
+    /// It belongs to somebody whom git's `safe.directory` does not trust.
     #[error("{} belongs to another user, and git does not trust it", path.display())]
     ForeignOwner {
         /// As it was given.
         path: PathBuf,
     },
-    /// A name of git's that no sandbox takes.
+    /// The checked-out branch has a name that no sandbox takes.
     #[error("the checked-out branch cannot be used: {0}")]
     BranchName(#[from] NameError),
-    /// Options and formats that Cofferdam uses are newer.
+    /// Git is older than the options and formats that Cofferdam uses.
     #[error("git {found} is too old: 2.39 or newer is needed")]
     OldGit {
-        /// What it says of itself.
+        /// The version that it says it is.
         found: String,
     },
     /// Git failed in it.

@@ -47,7 +47,7 @@ pub enum VaultError {
         /// The commit whose history is wanted.
         tip: Oid,
     },
-    /// Its caller had enough.
+    /// The caller cancelled it.
     #[error("cancelled while waiting for another export from this repository")]
     Cancelled,
     /// Something could not be read or written.

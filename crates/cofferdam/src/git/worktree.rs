@@ -22,12 +22,12 @@ use crate::names::{BranchName, RepoPath};
 /// Why there is no worktree for a branch.
 #[derive(Debug, thiserror::Error)]
 pub enum WorktreeError {
-    /// Git has a branch in one working tree only.
+    /// The branch is checked out, and git has a branch in one working tree only.
     #[error("branch `{branch}` is checked out at {}", at.display())]
     CheckedOut {
         /// Its short name.
         branch: BranchName,
-        /// That working tree.
+        /// The working tree that has it.
         at: PathBuf,
     },
     /// An earlier sandbox of ours left uncommitted edits there.
@@ -38,7 +38,7 @@ pub enum WorktreeError {
         /// Where the edits are.
         at: PathBuf,
     },
-    /// Git cannot have `a` and `a/b`.
+    /// Another branch bars the name: git cannot have both `a` and `a/b`.
     #[error("branch `{branch}` cannot exist beside branch `{other}`")]
     NameConflict {
         /// The one that is wanted.
@@ -54,13 +54,13 @@ pub enum WorktreeError {
         /// In git's words, safe for a terminal.
         why: String,
     },
-    /// It was to be there.
+    /// The branch was to be there, and is not.
     #[error("there is no branch `{branch}`")]
     NoBranch {
         /// Its short name.
         branch: BranchName,
     },
-    /// Nothing is overwritten.
+    /// Something else is at its place; nothing is overwritten.
     #[error("{} is in the way: {why}", path.display())]
     InTheWay {
         /// What is there.
@@ -68,13 +68,13 @@ pub enum WorktreeError {
         /// What it is, as a sentence fragment.
         why: &'static str,
     },
-    /// Nothing there is removed.
+    /// It is no worktree of ours; nothing there is removed.
     #[error("{} is not a worktree of ours", path.display())]
     NotOurs {
         /// What was to be removed.
         path: PathBuf,
     },
-    /// Its caller had enough.
+    /// The caller cancelled it.
     #[error("cancelled while a worktree was to be made")]
     Cancelled,
     /// Something could not be read or written.

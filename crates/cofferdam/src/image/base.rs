@@ -53,13 +53,13 @@ impl Variant {
 /// Versions of what is in it: a number, or `latest`. Without one it is the Dockerfile's own.
 #[derive(Debug, Clone, Default)]
 pub struct Versions {
-    /// Claude Code's.
+    /// Of Claude Code.
     pub claude_code: Option<String>,
-    /// Codex's.
+    /// Of Codex.
     pub codex: Option<String>,
-    /// git-delta's.
+    /// Of git-delta.
     pub git_delta: Option<String>,
-    /// ast-grep's.
+    /// Of ast-grep.
     pub ast_grep: Option<String>,
 }
 

@@ -15,9 +15,9 @@ use crate::wall::{self, Origin, Rule, WallSpec};
 pub enum Progress<'a> {
     /// What `latest` is.
     Latest {
-        /// Its name.
+        /// The tool's name.
         tool: &'static str,
-        /// Its number.
+        /// Its version.
         version: &'a str,
     },
     /// One line of the engine's and of the build's programs, printable.

@@ -27,25 +27,25 @@ use crate::wall::Refused;
 /// Why there is no image.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// `what`: "the tag", "the version of codex".
+    /// A tag or a version that was asked for cannot be used.
     #[error("{what} cannot be `{given}`: {reason}")]
     Unusable {
-        /// With its article, so that "… cannot be" may follow.
+        /// With its article, such as "the tag" and "the version of codex".
         what: &'static str,
         /// As it was given.
         given: String,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         reason: &'static str,
     },
     /// Nobody could say what the newest version of a tool is.
     #[error("cannot find out which version of {tool} is the latest: {reason}")]
     Unresolved {
-        /// Its name.
+        /// The tool's name.
         tool: &'static str,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         reason: String,
     },
-    /// Where it was looked for.
+    /// There is no Dockerfile where it was looked for.
     #[error("there is no Dockerfile at {}", .0.display())]
     NoDockerfile(PathBuf),
     /// Something beside the Dockerfile that no build gets.
@@ -63,7 +63,7 @@ pub enum ImageError {
         path: PathBuf,
         /// What it says, safe for a terminal.
         instruction: String,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         reason: &'static str,
     },
     /// It is built on a base that the engine does not have.
@@ -104,7 +104,7 @@ pub enum ImageError {
         /// What its programs asked for, and the wall refused.
         refused: Vec<Refused>,
     },
-    /// Its caller had enough.
+    /// The caller cancelled it.
     #[error("cancelled")]
     Cancelled,
 }

@@ -17,7 +17,7 @@ pub enum PlanFileError {
     /// It could not be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It could be read, and says what cannot be.
+    /// It could be read, and something in it is wrong.
     #[error("{}:{at}: {}{fault}", path.display(), before(field))]
     Content {
         /// The plan, as its user names it.
@@ -51,34 +51,34 @@ pub enum PlanFault {
          else is an option of the command that runs it"
     )]
     UnknownKey(String),
-    /// Some byte of it is not.
+    /// The file is not UTF-8 text.
     #[error("the file is not UTF-8 text")]
     NotUtf8,
     /// `tasks` is empty or missing.
     #[error("there is no task")]
     NoTask,
-    /// More than a plan has.
+    /// There are more tasks than a plan may have.
     #[error("more than {MAX_TASKS} tasks")]
     TooMany,
-    /// It becomes part of a sandbox's name; the text is one that would do.
+    /// It is no task's name, which becomes part of a sandbox's; the text is one that would do.
     #[error("it is no name of a task: at most {MAX_NAME} of [a-z0-9-], such as `{0}`")]
     Name(String),
-    /// Names are unique in a plan.
+    /// Another task of the plan has that name.
     #[error("task `{0}` is there already")]
     Twice(Slug),
-    /// A task has one of them.
+    /// The task has both of them, or neither.
     #[error("give either `prompt` or `prompt_file`")]
     OnePrompt,
-    /// It is blank.
+    /// The prompt is blank.
     #[error("the prompt is empty")]
     EmptyPrompt,
-    /// A prompt has a bound, wherever it comes from.
+    /// The prompt is larger than any may be, wherever it comes from.
     #[error("the prompt is larger than {} MiB", MAX_PROMPT >> 20)]
     LongPrompt,
     /// Only a template has arguments.
     #[error("`args` are for a `prompt_file`: nothing in a `prompt` is replaced")]
     ArgsWithout,
-    /// Nothing is read that the plan does not have beside it.
+    /// The prompt file is not below the plan's directory.
     #[error("a prompt file is below the plan's directory: write a relative path without `..`")]
     Outside,
     /// The prompt file cannot be read, or is no template.
@@ -95,16 +95,16 @@ pub enum PlanFault {
         /// Its short name.
         branch: BranchName,
     },
-    /// `after` names something else.
+    /// `after` names a task that is not in the plan.
     #[error("there is no task `{0}`")]
     NoSuchTask(String),
-    /// The names of the tasks, in their order.
+    /// Tasks wait for one another: their names, in their order.
     #[error("the tasks wait for one another: {0}")]
     Cycle(String),
-    /// More than a task has.
+    /// It has more iterations than a task may have.
     #[error("a task has at most {MAX_ITERATIONS} iterations")]
     Iterations,
-    /// A text of so many bytes is the longest.
+    /// It is longer than this many bytes.
     #[error("it is larger than {0} bytes")]
     TooLong(usize),
 }
@@ -115,7 +115,7 @@ pub enum PlanRunError {
     /// Somebody else runs it.
     #[error("the same plan is being run by another process")]
     AtWork,
-    /// Before any task began.
+    /// A task's branch is checked out; no task began.
     #[error(
         "task `{task}` has branch `{branch}`, which is checked out: its commits would move what you see"
     )]
@@ -125,7 +125,7 @@ pub enum PlanRunError {
         /// Its short name.
         branch: BranchName,
     },
-    /// Which agent a task has cannot be said.
+    /// A task's agent cannot be had as it was asked for.
     #[error("task `{task}`: {source}")]
     Agent {
         /// Which task.
@@ -133,12 +133,12 @@ pub enum PlanRunError {
         /// What is wrong with it.
         source: AgentError,
     },
-    /// What is remembered of earlier runs of the plan.
+    /// What is remembered of earlier runs of the plan cannot be read.
     #[error("{} cannot be read: {why}", path.display())]
     Unreadable {
         /// The state file.
         path: PathBuf,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: String,
     },
     /// Something could not be read or written.
@@ -150,7 +150,7 @@ pub enum PlanRunError {
     /// Nobody can say which sandboxes there are.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// Its caller had enough before anything began.
+    /// The caller cancelled it before anything began.
     #[error("cancelled")]
     Cancelled,
 }

@@ -48,9 +48,9 @@ pub enum What<'a> {
     Failed(&'a Failure),
     /// It ended well when the plan was run before.
     Before,
-    /// This one, which it waits for, did not end well.
+    /// A task that it waits for did not end well.
     Skipped {
-        /// That one.
+        /// The task that did not end well.
         after: &'a Slug,
     },
 }

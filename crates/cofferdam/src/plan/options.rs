@@ -16,8 +16,8 @@ use crate::session::{PromptSource, RunOptions};
 pub struct PlanOptions {
     /// What is to be done.
     pub plan: Plan,
-    /// What each run has: sandbox, hooks, limits, network, bounds, and the agent where a task names none. A task's own are name,
-    /// branch, prompt and iterations.
+    /// What each run has: sandbox, hooks, limits, network, bounds, and where a task names none the agent and its iterations. Name,
+    /// branch and prompt are always the task's.
     pub each: RunOptions,
     /// So many tasks are at work at once. Default 2.
     pub jobs: NonZeroUsize,
@@ -30,7 +30,7 @@ pub struct PlanOptions {
 }
 
 impl PlanOptions {
-    /// `each` is what every task has of the plan's options; prompt, agent and branch are each task's own.
+    /// `each`: what every run has where its task says nothing; name, branch and prompt are always the task's.
     pub fn new(plan: Plan, each: RunOptions) -> Self {
         Self {
             plan,

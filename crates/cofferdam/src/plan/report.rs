@@ -39,8 +39,8 @@ pub struct TaskReport {
     pub commits: usize,
     /// By which `merge` knows what is on its branch. `None` too where that sandbox is gone.
     pub sandbox: Option<Slug>,
-    /// No sandbox has it any more, and its branch has commits that what is checked out has not: git merges them.
-    pub is_gits: bool,
+    /// Its commits are merged with `git merge`: no sandbox has its branch any more, and what is checked out lacks commits of it.
+    pub merged_by_git: bool,
     /// What became of it.
     pub end: TaskEnd,
 }
@@ -50,13 +50,13 @@ pub struct TaskReport {
 pub enum TaskEnd {
     /// It ended well, now or in an earlier run of the plan.
     Done,
-    /// It was done when the plan was run before.
+    /// It ended well when the plan was run before; nothing was done now.
     Before,
     /// It did not end well.
     Failed(Failure),
-    /// This one, which it waits for, did not end well.
+    /// A task that it waits for did not end well.
     Skipped {
-        /// That one.
+        /// The task that did not end well.
         after: Slug,
     },
     /// The plan was cancelled before its turn came.
@@ -92,7 +92,7 @@ pub enum Failure {
     /// How it begins, or that it has ended well, could not be written down.
     #[error(transparent)]
     State(#[from] FileError),
-    /// The same of who left its commits, which are there.
+    /// Commits are on its branch; which sandbox made them could not be written down.
     #[error("its commits are on branch `{branch}`, and that could not be written down: {source}")]
     Unwritten {
         /// Where its commits are.
@@ -112,7 +112,7 @@ impl TaskReport {
             review: None,
             commits: 0,
             sandbox: None,
-            is_gits: false,
+            merged_by_git: false,
             end,
         }
     }

@@ -140,7 +140,7 @@ impl Running<'_> {
             .sandbox
             .take_if(|sandbox| !self.is_there(task, sandbox));
         if gone.is_some() {
-            done.is_gits = self.is_ahead(task).await;
+            done.merged_by_git = self.is_ahead(task).await;
         }
         done
     }

@@ -85,7 +85,7 @@ pub enum Prompt {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct AgentChoice {
-    /// Its name.
+    /// The agent's name.
     pub agent: Option<String>,
     /// As the agent names it.
     pub model: Option<String>,

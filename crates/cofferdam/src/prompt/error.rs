@@ -38,7 +38,7 @@ pub enum PromptError {
     /// It is blank, with all arguments in it.
     #[error("the prompt is empty")]
     Empty,
-    /// A template has no blanks that stay blank.
+    /// A placeholder has no argument.
     #[error("{at}: `{{{{{key}}}}}` has no argument{}", others(.also))]
     MissingArgument {
         /// The argument's name.
@@ -48,13 +48,13 @@ pub enum PromptError {
         /// The other placeholders without an argument.
         also: Vec<String>,
     },
-    /// Cofferdam says what it is.
+    /// An argument of this name is built in, and Cofferdam alone says what it is.
     #[error("prompt argument `{key}` is built in and cannot be given")]
     ReservedArgument {
-        /// Its name.
+        /// The argument's name.
         key: &'static str,
     },
-    /// The end of a text for every shell.
+    /// It holds a NUL, where every shell ends a text.
     #[error("{at}: prompt argument `{key}` contains a NUL, which no shell expression can take")]
     NulInArgument {
         /// The argument's name.
@@ -62,7 +62,7 @@ pub enum PromptError {
         /// Where it stands.
         at: Position,
     },
-    /// There a value would be code, whatever its quotes.
+    /// It stands where its value would be code, however it is quoted.
     #[error(
         "{at}: prompt argument `{key}` stands in shell arithmetic or `${{…}}`, where the shell could evaluate it"
     )]
@@ -72,19 +72,19 @@ pub enum PromptError {
         /// Where it stands.
         at: Position,
     },
-    /// A template has a bound.
+    /// The template has more shell expressions than one may have.
     #[error("{at}: more than {MOST_EXPRESSIONS} shell expressions")]
     TooManyExpressions {
         /// The first one too many.
         at: Position,
     },
-    /// More than any agent takes.
+    /// The prompt is longer than any agent takes.
     #[error("the prompt is {bytes} bytes long with its arguments; the limit is {} MiB", PROMPT_LIMIT >> 20)]
     TooLong {
-        /// Its length.
+        /// Its length, with its arguments.
         bytes: usize,
     },
-    /// The end of a text for every shell.
+    /// It holds a NUL, where every shell ends a text.
     #[error("{at}: the shell expression contains a NUL")]
     NulInExpression {
         /// Where it begins.
@@ -97,7 +97,7 @@ pub enum PromptError {
     LongExpression {
         /// Where it begins.
         at: Position,
-        /// Its length.
+        /// Its length, with its arguments.
         bytes: usize,
     },
 }

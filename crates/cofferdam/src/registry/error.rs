@@ -11,32 +11,32 @@ pub enum RegistryError {
     /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Somebody else wrote there, or a later version.
+    /// Its record is not one that this version reads: somebody else wrote there, or a later version.
     #[error("{} cannot be read as a sandbox record: {reason}", path.display())]
     Record {
         /// The record's file.
         path: PathBuf,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         reason: String,
     },
-    /// Somebody else wrote there.
+    /// The list is not as Cofferdam writes it.
     #[error("{} cannot be read as a list of directories: {reason}", path.display())]
     Written {
         /// The list's file.
         path: PathBuf,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         reason: String,
     },
-    /// Its lock is held.
+    /// Another process holds its lock.
     #[error("sandbox `{0}` is in use by another cofferdam process")]
     InUse(Slug),
-    /// It was there when it was looked for.
+    /// It was there when it was looked for, and is gone since.
     #[error("sandbox `{0}` was cleaned up by another cofferdam process")]
     Gone(Slug),
     /// Word for word as the requirements have it (S4-E1).
     #[error("Sandbox '{0}' already exists. Please choose a different name.")]
     NameTaken(Slug),
-    /// A branch has one sandbox.
+    /// Another sandbox has the branch.
     #[error("branch `{branch}` is in use by sandbox `{by}`")]
     BranchTaken {
         /// Its short name.

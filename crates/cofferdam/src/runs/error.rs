@@ -11,12 +11,12 @@ pub enum RunsError {
     /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Somebody else wrote there.
+    /// The record is not as Cofferdam writes it.
     #[error("the record {} cannot be read: {why}", path.display())]
     Unreadable {
         /// The record's file.
         path: PathBuf,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: String,
     },
     /// By an id, or by the name of its sandbox.
@@ -30,7 +30,7 @@ pub enum RunsError {
     /// Its agent left none, or it made room for newer ones.
     #[error("nothing was kept of a conversation in run {0}")]
     NoConversation(RunId),
-    /// What is exported goes into a new directory.
+    /// What is exported goes into a new directory, and this one is there already.
     #[error("{} is there already, and nothing is written into it", to.display())]
     NotNew {
         /// Whose conversation it is.
@@ -38,7 +38,7 @@ pub enum RunsError {
         /// What was to be the new directory.
         to: PathBuf,
     },
-    /// The directory in which it was to be made.
+    /// The directory in which it was to be made is not there.
     #[error("{} cannot be made: the directory that it is to be in is not there", to.display())]
     NoParent {
         /// Whose conversation it is.
@@ -46,7 +46,7 @@ pub enum RunsError {
         /// What was to be the new directory.
         to: PathBuf,
     },
-    /// Nothing is exported of a run that somebody has open.
+    /// The run goes on; nothing is exported of it before its end.
     #[error("run {0} goes on")]
     AtWork(RunId),
 }

@@ -25,27 +25,27 @@ pub struct RunRecord {
     /// The checkout that it was started for.
     #[serde(with = "exact")]
     pub repository: PathBuf,
-    /// What it ran in.
+    /// The sandbox that it ran in.
     pub sandbox: SandboxId,
-    /// Of its sandbox.
+    /// Its sandbox's name.
     pub name: Slug,
-    /// Who made that.
+    /// The provider that made that sandbox.
     pub provider: String,
-    /// What that made it from, where it has images. Absent in records of earlier builds.
+    /// The image that it was made from, where its provider has images. Absent in records of earlier builds.
     #[serde(default)]
     pub image: Option<String>,
     /// Where its files were.
     pub mode: Mode,
     /// Where its commits were to go.
     pub strategy: Strategy,
-    /// The branch that the agent worked on, and the one that was checked out.
+    /// The branch that the agent worked on.
     pub branch: String,
     /// The branch that was checked out.
     pub target: String,
     /// Where its sandbox had the repository.
     #[serde(with = "exact")]
     pub workdir: PathBuf,
-    /// By its name; one that is none of ours is only shown.
+    /// The agent's name; one that is none of ours is only shown.
     pub agent: String,
     /// As the agent names it; nothing where the agent chose.
     pub model: Option<String>,
@@ -55,7 +55,7 @@ pub struct RunRecord {
     pub arguments: Vec<PathText>,
     /// How the prompt begins, on one line.
     pub task: String,
-    /// The run whose conversation it went on with, and whether in a copy.
+    /// The run whose conversation it went on with.
     pub continues: Option<RunId>,
     /// Whether it went on in a copy, and not in place.
     pub fork: bool,
@@ -82,11 +82,11 @@ pub struct RunIteration {
     pub exit: Option<Exit>,
     /// The agent's own conversation.
     pub session: Option<String>,
-    /// What it used, as far as its agent said so.
+    /// What the agent used, as far as it said so.
     pub usage: Option<Usage>,
-    /// So many of its files were kept, with so many bytes.
+    /// How many files of its conversation were kept.
     pub kept: usize,
-    /// How much is kept of its conversation, in bytes.
+    /// How many bytes those files have together.
     pub kept_bytes: u64,
 }
 
@@ -94,7 +94,7 @@ pub struct RunIteration {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Ended {
-    /// When.
+    /// When it ended.
     pub at: Timestamp,
     /// Why it is no success.
     pub error: Option<String>,
@@ -102,7 +102,7 @@ pub struct Ended {
     pub completion: Option<String>,
     /// What became of the commits, in words; `None`: they are not home.
     pub landing: Option<String>,
-    /// How many came home.
+    /// How many commits came home.
     pub commits: usize,
 }
 

@@ -19,7 +19,7 @@ const RECEIPT: u64 = 64;
 pub enum FileChange<'a> {
     /// Missing directories are made. It takes its place whole.
     Write {
-        /// Below the place, relative.
+        /// Absolute, inside.
         path: &'a Path,
         /// The permissions alone.
         mode: u32,
@@ -28,7 +28,7 @@ pub enum FileChange<'a> {
     },
     /// A file or a link.
     Remove {
-        /// Below the place, relative.
+        /// Absolute, inside.
         path: &'a Path,
     },
 }

@@ -39,9 +39,9 @@ pub enum SandboxError {
     /// It was made by another version of Cofferdam, and understands nothing but its end.
     #[error("the sandbox speaks version {theirs} of its protocol, and this program version {ours}")]
     OtherVersion {
-        /// Of the program inside.
+        /// The version that the program inside speaks.
         theirs: u32,
-        /// Of this program.
+        /// The version that this program speaks.
         ours: u32,
     },
     /// Nothing starts in it until it is resumed.
@@ -56,18 +56,18 @@ pub enum SandboxError {
     /// One of its programs goes on whatever is done. Nothing was stopped.
     #[error("the sandbox cannot be stopped for a while: its programs wake each other")]
     Restless,
-    /// By [`super::Sandbox::signal`].
+    /// [`super::Sandbox::signal`] was given a program that the sandbox does not know.
     #[error("the sandbox knows no program {0}")]
     NoProgram(u64),
-    /// By [`super::Sandbox::connect`].
+    /// [`super::Sandbox::connect`] found nobody listening at this port.
     #[error("nothing in the sandbox listens on port {0}")]
     NotListening(u16),
-    /// By [`super::Sandbox::connect`], for another reason.
+    /// [`super::Sandbox::connect`] failed for another reason.
     #[error("cannot connect to port {port} of the sandbox: {reason}")]
     Port {
-        /// Inside.
+        /// The port inside.
         port: u16,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         reason: String,
     },
     /// The program does not exist inside, or cannot be executed.
@@ -88,12 +88,12 @@ pub enum SandboxError {
         /// In the system's words.
         reason: String,
     },
-    /// By [`super::Sandbox::unpack`] and [`super::Sandbox::snapshot`].
+    /// Files of it could not be put in, read or changed.
     #[error("cannot {action} the sandbox: {reason}")]
     Files {
         /// "put files into".
         action: &'static str,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         reason: String,
     },
     /// Who carries files inside has the user of the programs there, which may stop or kill it.
@@ -111,10 +111,10 @@ pub enum SandboxError {
     /// No sandbox starts without the wall that it was to have.
     #[error("the sandbox has no wall: {0}")]
     Wall(#[from] WallError),
-    /// In seconds.
+    /// It did not answer within this many seconds.
     #[error("the sandbox did not answer within {0} s")]
     TimedOut(u64),
-    /// Its caller had enough.
+    /// The caller cancelled it.
     #[error("cancelled")]
     Cancelled,
 }

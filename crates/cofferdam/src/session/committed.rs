@@ -52,7 +52,7 @@ pub(super) fn is_copied(options: &RunOptions, plan: &Plan, path: &Path) -> bool 
 pub(super) enum Found {
     /// The same, or something on purpose: it works on another commit, or the path leads elsewhere.
     Committed,
-    /// Nothing.
+    /// Nothing is there.
     Missing,
     /// What was committed before it was changed.
     Changed,

@@ -39,7 +39,7 @@ pub enum EnvFileError {
         path: PathBuf,
         /// From 1.
         line: usize,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: &'static str,
     },
 }

@@ -48,7 +48,7 @@ pub enum RunErrorKind {
     /// The repository cannot be worked in.
     #[error(transparent)]
     Repository(#[from] RepositoryError),
-    /// It cannot be, as it was asked for.
+    /// The run cannot be made as it was asked for.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The template gives no prompt.
@@ -109,7 +109,7 @@ pub enum RunErrorKind {
         /// What stopped it.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Each step of preparing has a bound.
+    /// A step of preparing took longer than it may.
     #[error("{step} did not finish within {} s", limit.as_secs_f32())]
     StepTimedOut {
         /// Which step, as a noun.
@@ -129,7 +129,7 @@ pub enum RunErrorKind {
     /// A start of the agent was no success.
     #[error("{agent}, iteration {iteration}: {failure}")]
     Agent {
-        /// Its name.
+        /// The agent's name.
         agent: String,
         /// From 1.
         iteration: u32,
@@ -145,7 +145,7 @@ pub enum RunErrorKind {
     /// Commits that were made on the way are home.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// Its caller had enough.
+    /// The caller cancelled it.
     #[error("cancelled")]
     Cancelled,
 }
@@ -189,7 +189,7 @@ pub struct ExpressionError {
     pub command: String,
     /// How it ended; nothing where it did not run to its end.
     pub exit: Option<Exit>,
-    /// A sentence fragment.
+    /// Why, as a sentence fragment.
     pub reason: String,
 }
 

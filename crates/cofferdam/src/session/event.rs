@@ -163,7 +163,7 @@ pub enum Event {
     Notice(Notice),
     /// The commits were brought to where they go, or could not be.
     Landed {
-        /// Where they are now.
+        /// Where the commits are now.
         landing: Landing,
     },
 }
@@ -174,7 +174,7 @@ pub enum Event {
 pub enum Notice {
     /// A prompt argument that the template does not use.
     UnusedArgument {
-        /// Its name.
+        /// The argument's name.
         name: String,
     },
     /// The sandbox has another name than the user gave, which has characters that no sandbox's name has.
@@ -211,7 +211,7 @@ pub enum Notice {
     },
     /// `hide` of the configuration names these, each with file and line, and nothing is at them.
     NothingHidden {
-        /// As the file and line say.
+        /// Each as path, file and line.
         paths: Vec<String>,
     },
     /// Changed files that run on the user's machine when they open or build the project.
@@ -246,7 +246,7 @@ pub enum Notice {
     },
     /// The agent has no key and no login, and perhaps needs none.
     NoKey {
-        /// Its name.
+        /// The agent's name.
         agent: String,
         /// Each of them would be one.
         variables: Vec<String>,
@@ -263,7 +263,7 @@ pub enum Notice {
     },
     /// Layers of files were wanted, and are not possible here: it has a directory of its own instead.
     NoLayers {
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: String,
     },
     /// The run's log lacks something, as where its disk is full. The run goes on; of more that is lost nothing is told.
@@ -273,7 +273,7 @@ pub enum Notice {
     },
     /// So many paths of the user's checkout are in no commit, so the sandbox does not have them.
     UncommittedOutside {
-        /// How many.
+        /// How many paths.
         paths: usize,
     },
     /// The sandbox has the host's network: no wall.
@@ -282,9 +282,9 @@ pub enum Notice {
     OnHost,
     /// The run has a bound of this, `tokens` or `cost`, and the agent never says how much that is.
     BoundsNothing {
-        /// Its name.
+        /// The agent's name.
         agent: String,
-        /// Which of the two.
+        /// `tokens` or `cost`.
         what: &'static str,
     },
     /// The user's `config.yaml` cannot be used: none of its rules is in force, and nothing takes their place.
@@ -325,17 +325,17 @@ pub enum Notice {
     },
     /// More destinations were refused than are told one by one.
     MoreRefused {
-        /// How many were told.
+        /// How many were told one by one.
         told: usize,
     },
     /// No gateway could be kept up. From now on the sandbox reaches nothing.
     NetworkLost {
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: String,
     },
     /// The kernel has killed so many of the sandbox's processes, because its memory was used up.
     KilledForMemory {
-        /// How many.
+        /// How many processes.
         processes: u64,
     },
     /// Another command writes files of the same repository for sandboxes: this one begins when it is done.

@@ -27,7 +27,7 @@ pub struct HookError {
     pub command: String,
     /// How it ended; nothing where it did not run to its end.
     pub exit: Option<Exit>,
-    /// A sentence fragment.
+    /// Why, as a sentence fragment.
     pub reason: String,
     /// The sandbox that it ran in ended meanwhile, or contact with it was lost.
     pub sandbox_gone: bool,

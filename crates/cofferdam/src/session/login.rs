@@ -36,22 +36,22 @@ pub enum LoginError {
     /// A file that is kept could not be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The one that the user gave for this run.
+    /// The login that the user gave for this run cannot be read.
     #[error("the login of {agent} cannot be read: {source}")]
     Unreadable {
-        /// Its name.
+        /// The agent's name.
         agent: String,
         /// Where its program keeps one, relative to a home.
         usual: &'static str,
         /// What the system said.
         source: FileError,
     },
-    /// A login has another form.
+    /// The file has not the form of a login.
     #[error("{} is no login: {why}", path.display())]
     NoLogin {
         /// The file.
         path: PathBuf,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: &'static str,
     },
     /// The volume that keeps logins cannot be used.
@@ -63,13 +63,13 @@ pub enum LoginError {
     /// It is another agent's.
     #[error(transparent)]
     Foreign(Box<ForeignLogin>),
-    /// It is let in by variables alone.
+    /// The agent has no login file: variables alone let it in.
     #[error("{agent} has no login file")]
     NoFile {
-        /// Its name.
+        /// The agent's name.
         agent: String,
     },
-    /// A sentence fragment.
+    /// It could not be copied into the sandbox; here is why, as a sentence fragment.
     #[error("the login could not be copied into the sandbox: {0}")]
     NotGiven(String),
 }

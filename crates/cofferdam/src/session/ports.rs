@@ -37,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Why ports are not published.
 #[derive(Debug, thiserror::Error)]
 pub enum PortsError {
-    /// A run ends, and its ports with it.
+    /// The sandbox is no dev sandbox: a run ends, and its ports would with it.
     #[error("ports of this machine are published for dev sandboxes, which somebody watches")]
     NotDev,
     /// There nothing of the sandbox is asked who comes.
@@ -48,7 +48,7 @@ pub enum PortsError {
     /// Somebody else listens there, or nobody may.
     #[error("port {port} of this machine cannot be published: {source}")]
     Taken {
-        /// On this machine.
+        /// The port of this machine.
         port: NonZeroU16,
         /// What the system said.
         #[source]
@@ -60,7 +60,7 @@ pub enum PortsError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Unpublished {
-    /// On this machine.
+    /// The port of this machine.
     pub port: NonZeroU16,
     /// In the system's words.
     pub why: String,

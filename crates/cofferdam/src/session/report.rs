@@ -92,7 +92,7 @@ pub struct RunReport {
     pub target_branch: String,
     /// The source branch where it was made for the sandbox: `delete` removes it.
     pub made_branch: Option<String>,
-    /// Where the source branch was before.
+    /// The commit that the work began at: where the source branch was, or where commits of a sandbox that lives on came home last.
     pub base: Oid,
     /// In their order.
     pub iterations: Vec<Iteration>,
@@ -155,7 +155,7 @@ pub struct Kept {
     pub target_branch: Option<String>,
     /// As in [`RunReport::made_branch`].
     pub made_branch: Option<String>,
-    /// Where that was before.
+    /// The commit that the work began at: where the source branch was, or where commits of a sandbox that lives on came home last.
     pub base: Option<Oid>,
     /// `None` with an id: they are still in the sandbox, and `gc` brings them home, or a collecting where it goes on.
     pub landing: Option<Landing>,

@@ -118,7 +118,7 @@ pub enum AgentFailure {
     /// Its own final message says so, whatever its exit code.
     #[error("the agent reported an error: {0}")]
     Reported(String),
-    /// Nor does it say that all went well, where its program always does.
+    /// It ended without the final message that its program always gives.
     #[error(
         "the agent ended without its final message, so nobody knows whether it was done{colon}{0}",
         colon = if .0.is_empty() { "" } else { ": " }
@@ -127,7 +127,7 @@ pub enum AgentFailure {
     /// It was killed after this long without output.
     #[error("the agent printed nothing for {} s", .0.as_secs())]
     Idle(Duration),
-    /// The run's own bound: see [`super::Budget`].
+    /// The run's budget is used up: see [`super::Budget`].
     #[error("the run has used up its budget of {0}")]
     Budget(Spent),
     /// A limit of the model's, and how its program reported it.
@@ -138,7 +138,7 @@ pub enum AgentFailure {
         /// When it ends, where that was said.
         until: Option<Timestamp>,
     },
-    /// Its caller had enough: it was killed.
+    /// The caller cancelled it; it was killed.
     #[error("cancelled")]
     Cancelled,
 }

@@ -86,7 +86,7 @@ pub enum RulesNow {
     Unchanged,
     /// Those that the files say; so many open connections were ended by that.
     InForce {
-        /// How many.
+        /// How many connections.
         closed: u64,
     },
     /// Those that it had before, which was said.

@@ -8,7 +8,7 @@ use crate::sandbox::SandboxError;
 /// Why a sandbox does not have all that it should.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
-    /// The sandbox did not take it.
+    /// The sandbox did not do what was asked of it.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     /// The commands after it were not run; the next sync runs all of them.
@@ -20,7 +20,7 @@ pub enum SyncError {
     /// What is known of it cannot be read or written.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// Its caller had enough.
+    /// The caller cancelled it.
     #[error("cancelled")]
     Cancelled,
 }

@@ -55,25 +55,25 @@ const MOST_SAID: u64 = 4 << 10;
 /// Why nobody watches.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// A caller that shares a checkout has to say who watches it.
+    /// The caller did not say which program watches a shared checkout.
     #[error("its caller has no program that does")]
     NoWatcher,
-    /// In the system's words.
+    /// Its watcher does not start; here are the system's words.
     #[error("its watcher does not start: {0}")]
     Start(#[source] std::io::Error),
-    /// In seconds.
+    /// Its watcher says nothing within this many seconds.
     #[error("its watcher says nothing within {0} s")]
     Silent(u64),
-    /// In its own words, safe for a terminal.
+    /// Its watcher says why, in its own words, safe for a terminal.
     #[error("{0}")]
     Told(String),
-    /// Not all that appears would be seen.
+    /// Some of its directories cannot be watched, so not all that appears would be seen.
     #[error("not every directory of it can be watched: {0}")]
     Blind(#[source] std::io::Error),
     /// It ended, or never was.
     #[error("it has no process")]
     NoProcess,
-    /// Its caller had enough.
+    /// The caller cancelled it.
     #[error("looking through it was cut short")]
     CutShort,
     /// What is known of the sandbox cannot be read.

@@ -103,7 +103,7 @@ pub(super) enum Content {
 pub struct Complaint {
     /// Where it is asked for: a file of `home/`, or a rule with its line.
     pub item: String,
-    /// A sentence fragment.
+    /// Why, as a sentence fragment.
     pub reason: String,
 }
 

@@ -17,7 +17,7 @@ pub enum VolumeError {
     /// It is not removed while a sandbox has it.
     #[error("volume `{name}` is used by {}", list(by))]
     Used {
-        /// Its name.
+        /// The volume's name.
         name: VolumeName,
         /// The sandboxes that have it.
         by: Vec<Slug>,
@@ -25,24 +25,24 @@ pub enum VolumeError {
     /// Another command makes or removes one.
     #[error("another command makes or removes a volume")]
     Busy,
-    /// Somebody else wrote there.
+    /// The label is not as Cofferdam writes it.
     #[error("{} cannot be read as the label of a volume: {reason}", path.display())]
     Label {
         /// The label's file.
         path: PathBuf,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         reason: String,
     },
     /// The archive could not be written to its end.
     #[error("cannot export volume `{name}`: {source}")]
     Export {
-        /// Its name.
+        /// The volume's name.
         name: VolumeName,
         /// What the system said.
         #[source]
         source: io::Error,
     },
-    /// The names that come from a repository's own are taken.
+    /// Every name that a volume of this repository could have is taken.
     #[error("every name for a volume of {} is another repository's", .0.display())]
     NoName(PathBuf),
     /// Something could not be read or written.

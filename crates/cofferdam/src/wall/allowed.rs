@@ -34,9 +34,9 @@ pub enum Scope {
 /// What came of adding rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Added {
-    /// The file that has them now.
+    /// The file that has the rules now.
     pub file: PathBuf,
-    /// Those that were not there before.
+    /// The rules that were not there before.
     pub added: Vec<Rule>,
     /// These were there already.
     pub present: Vec<Rule>,
@@ -45,9 +45,9 @@ pub struct Added {
 /// What came of taking rules out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removed {
-    /// The file that had them.
+    /// The file that they are taken out of.
     pub file: PathBuf,
-    /// Those that were there before.
+    /// The rules that were taken out.
     pub removed: Vec<Rule>,
     /// The file has no line of these. Then nothing was removed.
     pub missing: Vec<Which>,
@@ -105,7 +105,7 @@ impl Which {
             }
     }
 
-    /// The name or address that it is about.
+    /// The name or addresses that it is about.
     pub fn target(&self) -> &Target {
         match self {
             Self::Of(target) => target,

@@ -19,10 +19,10 @@ pub enum WallError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: String,
     },
-    /// It did not get as far as saying so.
+    /// It could not be started, or ended before it said that it serves.
     #[error("cannot start the gateway: {0}")]
     Start(String),
     /// Its lock is held, and it says nothing.
@@ -33,13 +33,13 @@ pub enum WallError {
         /// How long it had.
         seconds: u64,
     },
-    /// And nobody starts one for that.
+    /// No gateway runs, and none is started for what was asked.
     #[error("no gateway is running")]
     NotRunning,
     /// It ended as often as it was started.
     #[error("the gateway ended while it was asked{}", after(.0))]
     Ended(String),
-    /// In the system's words.
+    /// Contact with the gateway was lost; here are the system's words.
     #[error("lost contact with the gateway: {0}")]
     Io(#[from] io::Error),
     /// It is another version, or not a gateway.

@@ -231,7 +231,7 @@ fn row(task: &TaskReport) -> Row<'_> {
         _ if task.commits == 0 || !task.end.is_good() => None,
         Some(sandbox) => Some(with("cofferdam merge", sandbox.as_str())),
         None => task
-            .is_gits
+            .merged_by_git
             .then(|| with("git merge", task.branch.as_str())),
     };
     Row {

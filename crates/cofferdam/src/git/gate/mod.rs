@@ -198,7 +198,7 @@ pub struct Violation {
 /// Why the commits do not come home.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// `git index-pack --strict` takes it for no good pack.
+    /// `git index-pack --strict` refuses it.
     #[error("the pack is refused: {reason}")]
     Pack {
         /// Printable.
@@ -212,13 +212,13 @@ pub enum Refusal {
         /// The most that comes home.
         limit: u64,
     },
-    /// The sandbox said where it ended, and sent something else.
+    /// The pack lacks the commit that the sandbox says it ended in.
     #[error("the pack does not contain the commit {tip} that the sandbox claims to end in")]
     TipMissing {
         /// What it said.
         tip: Oid,
     },
-    /// History that the user has may not be replaced.
+    /// The history that the sandbox began with was rewritten.
     #[error(
         "commit {tip} does not descend from {base}, where the sandbox started: its history was rewritten"
     )]
@@ -237,7 +237,7 @@ pub enum Refusal {
         /// Printable, one line.
         reason: String,
     },
-    /// The look was given up after this long.
+    /// Looking through the commits was given up after this long.
     #[error("looking through the commits takes longer than {} s", .0.as_secs_f32())]
     TooSlow(Duration),
 }
@@ -279,10 +279,10 @@ pub enum GateError {
         /// The pack as it was sent; `None` where it was too large to keep.
         pack: Option<PathBuf>,
     },
-    /// Its caller had enough.
+    /// The caller cancelled it.
     #[error("cancelled")]
     Cancelled,
-    /// The sandbox was too slow; after this long nobody waited any more.
+    /// The sandbox did not send everything within this time.
     #[error("the commits were not sent completely within {} s", .0.as_secs_f32())]
     TimedOut(Duration),
     /// Git failed on the host, and not because of the commits.

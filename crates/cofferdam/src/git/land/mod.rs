@@ -62,7 +62,7 @@ pub enum LandError {
     /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// What an earlier landing left says nothing that can be gone on with.
+    /// The journal of an earlier landing cannot be understood.
     #[error("the journal {} cannot be understood: {why}", path.display())]
     Journal {
         /// The journal.

@@ -8,7 +8,7 @@ use crate::git::lock::LockError;
 /// Why a tree could not be made ready.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
-    /// Its caller had enough.
+    /// The caller cancelled it.
     #[error("cancelled while a tree was written")]
     Cancelled,
     /// Something could not be read or written.

@@ -31,7 +31,7 @@ pub(super) struct About {
 /// What the sandboxes of an engine do without, as a sentence fragment, and what helps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lack {
-    /// A sentence fragment.
+    /// What they do without, as a sentence fragment.
     pub what: String,
     /// What helps, as a sentence fragment.
     pub hint: String,

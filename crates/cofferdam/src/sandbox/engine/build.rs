@@ -57,7 +57,7 @@ pub enum BuildError {
     /// In the engine's words: a step that failed, an image that cannot be had.
     #[error("the build failed: {0}")]
     Failed(String),
-    /// Its caller had enough.
+    /// The caller cancelled it.
     #[error("cancelled")]
     Cancelled,
 }

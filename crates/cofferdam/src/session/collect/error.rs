@@ -26,13 +26,13 @@ pub enum CollectError {
     /// Git failed on the host.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// The branch's worktree.
+    /// The branch's worktree could not be found or used.
     #[error(transparent)]
     Worktree(#[from] WorktreeError),
     /// The git directory inside is not what git writes.
     #[error(transparent)]
     PrivateRefs(#[from] RefsError),
-    /// They did not pass, or could not be looked at.
+    /// The commits did not pass the gate, or could not be looked at.
     #[error(transparent)]
     Gate(#[from] GateError),
     /// They passed, and did not land.
@@ -73,7 +73,7 @@ pub enum CollectError {
     /// Steps were left out after this long.
     #[error("collecting did not finish within {} s", .0.as_secs())]
     TimedOut(Duration),
-    /// Its caller had enough.
+    /// The caller cancelled it.
     #[error("collecting was cut short")]
     Cancelled,
 }

@@ -84,7 +84,7 @@ pub enum Recorded {
     },
     /// They stay where they are, uncommitted.
     Refused {
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: String,
     },
 }

@@ -159,7 +159,7 @@ pub enum Rest {
     },
     /// It stays where it is.
     Refused {
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: String,
     },
     /// The sandbox has ended, and left it in a worktree: there its user's own git shows it.

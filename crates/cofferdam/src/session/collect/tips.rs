@@ -33,8 +33,8 @@ pub(super) struct Tips {
     pub(super) own: Option<Oid>,
     /// What is checked out in the sandbox.
     pub(super) head: Option<Oid>,
-    /// HEAD first, where a person lives after the sandbox's own branch, else before that, then other branches, then everything else that has
-    /// a name.
+    /// In a dev sandbox its own branch, then HEAD; elsewhere HEAD, then its own branch; then other branches, then every other
+    /// name.
     pub(super) all: Vec<Tip>,
     /// What could not be read; names may hide there.
     pub(super) odd: Vec<RefsError>,

@@ -15,21 +15,21 @@ pub(super) const MOST: usize = 64;
 /// Not `#[non_exhaustive]`: a frontend has the next step for each.
 #[derive(Debug, thiserror::Error)]
 pub enum ExtraMountError {
-    /// The words themselves.
+    /// The words for the mount say none.
     #[error("`{text}` says no mount: {why}")]
     Words {
         /// As it was given.
         text: String,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: String,
     },
-    /// Each is looked through before it is given, which takes time.
+    /// There are too many: each is looked through before it is given, which takes time.
     #[error("{count} mounts are too many: a sandbox has at most {MOST} beside its files")]
     Count {
         /// So many were asked for.
         count: usize,
     },
-    /// Its sandboxes have no such ability.
+    /// The provider cannot mount what is on this machine.
     #[error("the provider `{provider}` cannot mount what is on this machine")]
     NoMounts {
         /// What it is called.
@@ -40,10 +40,10 @@ pub enum ExtraMountError {
     Target {
         /// The place inside.
         target: PathBuf,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: String,
     },
-    /// One is not given over the other, nor below it.
+    /// Two mounts want one place inside, or one is to be below the other.
     #[error(
         "two mounts want the same place in the sandbox: {} and {}",
         printable_path(one),
@@ -52,30 +52,30 @@ pub enum ExtraMountError {
     Collision {
         /// One place.
         one: PathBuf,
-        /// The other.
+        /// The other place.
         other: PathBuf,
     },
-    /// It is not made.
+    /// Nothing is there, and nothing is made there.
     #[error("cannot mount {}: nothing is there", printable_path(path))]
     Missing {
-        /// On this machine.
+        /// The path on this machine.
         path: PathBuf,
     },
     /// The system does not let it be looked at.
     #[error("cannot mount {}: {reason}", printable_path(path))]
     Unreachable {
-        /// On this machine.
+        /// The path on this machine.
         path: PathBuf,
         /// In the system's words.
         reason: String,
     },
-    /// A socket, a pipe or a device.
+    /// It is a socket, a pipe or a device.
     #[error(
         "cannot mount {}: it is no directory and no regular file",
         printable_path(path)
     )]
     Kind {
-        /// On this machine.
+        /// The path on this machine.
         path: PathBuf,
     },
     /// It was looked at before, and leads to another place now.
@@ -93,63 +93,63 @@ pub enum ExtraMountError {
     /// No sandbox is shown this, whoever asks.
     #[error("cannot mount {}: {why}", printable_path(path))]
     Refused {
-        /// On this machine.
+        /// The path on this machine.
         path: PathBuf,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: String,
     },
     /// It can be shown, and not be changed from inside.
     #[error("cannot mount {} writable: {why}", printable_path(path))]
     ReadOnly {
-        /// On this machine.
+        /// The path on this machine.
         path: PathBuf,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: String,
     },
-    /// A program of this machine that runs git there does what the repository says.
+    /// A git repository is in it, and whoever runs git there on this machine does what it says.
     #[error(
         "cannot mount {} writable: a git repository is in it, at {}",
         printable_path(path),
         printable_path(at)
     )]
     Repository {
-        /// On this machine.
+        /// The path on this machine.
         path: PathBuf,
         /// Where the repository is in it.
         at: PathBuf,
     },
-    /// It would choose what another sandbox sees.
+    /// Another sandbox's agent could put something else in its place.
     #[error(
         "cannot mount {}: the agent of sandbox `{sandbox}` can put something else in its place",
         printable_path(path)
     )]
     Agents {
-        /// On this machine.
+        /// The path on this machine.
         path: PathBuf,
         /// Whose agent writes there.
         sandbox: Slug,
     },
-    /// Nobody can say in bounded time what is in it.
+    /// There is so much in it that it cannot be looked through in bounded time.
     #[error(
         "cannot mount {}: there are more than {most} files and directories in it",
         printable_path(path)
     )]
     Large {
-        /// On this machine.
+        /// The path on this machine.
         path: PathBuf,
-        /// The limit.
+        /// The most that there may be.
         most: usize,
     },
-    /// What is below was not looked at.
+    /// Another file system is mounted below it, which was not looked at.
     #[error(
         "cannot mount {}: another file system is mounted below it, at {}",
         printable_path(path),
         printable_path(at)
     )]
     MountedBelow {
-        /// On this machine.
+        /// The path on this machine.
         path: PathBuf,
-        /// Where in it.
+        /// Where in it the other one is mounted.
         at: PathBuf,
     },
     /// Things in it that no sandbox sees, too many for a mount over each.
@@ -159,24 +159,24 @@ pub enum ExtraMountError {
         printable_path(example)
     )]
     Scattered {
-        /// On this machine.
+        /// The path on this machine.
         path: PathBuf,
-        /// How many.
+        /// How many things.
         count: usize,
         /// What they are, in the plural.
         what: &'static str,
-        /// One of them.
+        /// One of the things.
         example: PathBuf,
     },
     /// Its file system does not answer: a server, perhaps.
     #[error("cannot mount {}: it could not be looked through within {} s", printable_path(path), limit.as_secs())]
     Slow {
-        /// On this machine.
+        /// The path on this machine.
         path: PathBuf,
         /// How long it had.
         limit: Duration,
     },
-    /// Its caller had enough.
+    /// The caller cancelled it.
     #[error("cancelled")]
     Cancelled,
     /// Something could not be read.

@@ -42,13 +42,13 @@ pub enum SessionError {
     /// Something could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Somebody's command has it.
+    /// A run's command holds it.
     #[error("sandbox `{name}` belongs to a run, and ends with it")]
     OfARun {
         /// Which sandbox.
         name: String,
     },
-    /// Another command makes it.
+    /// Another command is making it.
     #[error("sandbox `{name}` is still being made")]
     Making {
         /// Which sandbox.
@@ -60,15 +60,15 @@ pub enum SessionError {
         /// Which sandbox.
         name: String,
     },
-    /// It was tried again before anything was to be done there.
+    /// Setup was tried again and failed again.
     #[error("the setup of sandbox `{name}` failed again: {why}")]
     SetUp {
         /// Which sandbox.
         name: String,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: String,
     },
-    /// Somebody removed them.
+    /// Somebody removed its files.
     #[error("the files of sandbox `{name}` are gone: there is no directory {path:?}")]
     Missing {
         /// Which sandbox.
@@ -112,7 +112,7 @@ pub enum SessionError {
         /// When it ended, where that was unasked: see [`super::Named::ended_unasked`].
         unasked: Option<Timestamp>,
     },
-    /// There is nothing to start.
+    /// It runs already; there is nothing to start.
     #[error("sandbox `{name}` is running already")]
     Running {
         /// Which sandbox.
@@ -130,7 +130,7 @@ pub enum SessionError {
         /// Which sandbox.
         name: String,
     },
-    /// One agent works in a sandbox at a time.
+    /// Another agent works in it already, and one works in a sandbox at a time.
     #[error("an agent is at work in sandbox `{name}` already")]
     AtWork {
         /// Which sandbox.
@@ -146,7 +146,7 @@ pub enum SessionError {
         /// Whatever runs there comes to no end before it is resumed.
         paused: bool,
     },
-    /// Only its maker can find its programs.
+    /// It is of a provider that is not at hand, and only that one finds its programs.
     #[error("sandbox `{name}` is one of the provider `{provider}`, which is not at hand")]
     OtherProvider {
         /// Which sandbox.
@@ -180,7 +180,7 @@ pub enum SessionError {
         #[source]
         source: WatchError,
     },
-    /// A sandbox that outlives its command has a process that holds its lock.
+    /// The process that holds its lock could not be started or asked.
     #[error("nobody keeps the place of sandbox `{name}`: {source}")]
     Supervisor {
         /// Which sandbox.
@@ -189,7 +189,7 @@ pub enum SessionError {
         #[source]
         source: SupervisorError,
     },
-    /// Its place behind the wall.
+    /// Its place behind the wall could not be taken or asked.
     #[error("sandbox `{name}`: {source}")]
     Wall {
         /// Which sandbox.
@@ -247,7 +247,7 @@ pub enum SessionError {
         #[source]
         source: VaultError,
     },
-    /// They stay where they are.
+    /// Its commits could not be brought home; they stay where they are.
     #[error("the commits of sandbox `{name}` are not home: {source}")]
     Collect {
         /// Which sandbox.
@@ -267,7 +267,7 @@ pub enum SessionError {
         #[source]
         source: SyncError,
     },
-    /// The same that a command on any sandbox says.
+    /// What any command on a sandbox can fail of.
     #[error(transparent)]
     Manage(#[from] Box<ManageError>),
     /// `.cofferdam/.env` cannot be used.

@@ -52,7 +52,7 @@ pub enum PatchError {
     /// Others were changed.
     #[error("cannot change {}: {source}", path.display())]
     Changed {
-        /// Inside.
+        /// The path inside.
         path: PathBuf,
         /// What the system said inside.
         source: std::io::Error,

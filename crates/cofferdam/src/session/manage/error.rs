@@ -37,7 +37,7 @@ pub enum ManageError {
         /// Which sandbox.
         name: String,
     },
-    /// One of an older version, or one whose machine had no room for the socket.
+    /// Its run cannot be asked to end it: an older version, or one that had no room for the socket.
     #[error("sandbox `{name}` is at work in process {process}, which cannot be asked to end it")]
     Unasked {
         /// Which sandbox.
@@ -45,13 +45,13 @@ pub enum ManageError {
         /// Its process id.
         process: u32,
     },
-    /// Its command died before it collected.
+    /// Its command died before it collected the commits.
     #[error("sandbox `{name}` was interrupted and its commits are not collected yet")]
     Interrupted {
         /// Which sandbox.
         name: String,
     },
-    /// It was tried, and they stay where they are.
+    /// Collecting its commits was tried and failed; they stay where they are.
     #[error("the commits of sandbox `{name}` cannot be brought home: {source}")]
     Uncollectable {
         /// Which sandbox.
@@ -59,7 +59,7 @@ pub enum ManageError {
         /// What was in the way.
         source: CollectError,
     },
-    /// Nothing more is done with it until that is finished.
+    /// A merge of it was cut short; nothing more is done with it until that is finished.
     #[error("the merge of sandbox `{name}` was cut short: {source}")]
     HalfMerged {
         /// Which sandbox.
@@ -98,13 +98,13 @@ pub enum ManageError {
     Unpushed {
         /// Which sandbox.
         name: String,
-        /// What is there.
+        /// What is on the shelf.
         unpushed: Unpushed,
     },
-    /// Nothing is merged into a commit that no branch names.
+    /// HEAD is detached; nothing is merged into a commit that no branch names.
     #[error("HEAD is detached: there is no branch to merge into")]
     DetachedTarget,
-    /// Deleting would lose it, and nobody said that it may.
+    /// Deleting would lose uncommitted changes, and nobody said that it may.
     #[error("{}", uncommitted(name, path, files))]
     UncommittedWork {
         /// Which sandbox.
@@ -114,7 +114,7 @@ pub enum ManageError {
         /// Below `path`, printable; none where they were not looked up one by one.
         files: Vec<String>,
     },
-    /// Deleting would lose it, and nobody said that it may.
+    /// Deleting would lose what did not come home, and nobody said that it may.
     #[error("{} of sandbox `{name}` is only in {}", what_is_kept(path), path.display())]
     KeptWork {
         /// Which sandbox.
@@ -122,15 +122,15 @@ pub enum ManageError {
         /// Where that is, in the state directory.
         path: PathBuf,
     },
-    /// And nothing of the sandbox was to be kept.
+    /// Its commits are on no other branch, and nothing of the sandbox was to be kept.
     #[error("{}, and `--purge` keeps no way back", on_no_other_branch(name, *commits))]
     OnNoOtherBranch {
         /// Which sandbox.
         name: String,
-        /// How many.
+        /// How many commits.
         commits: u64,
     },
-    /// Without the sandbox nobody could finish it or take it back.
+    /// An `apply` was cut short; without the sandbox nobody could finish it or take it back.
     #[error("a `cofferdam apply {name}` into {} was cut short", checkout.display())]
     Applying {
         /// Which sandbox.
@@ -156,14 +156,14 @@ pub enum ManageError {
     Orphaned {
         /// By which the sandbox is known.
         id: SandboxId,
-        /// Where it was.
+        /// Where its repository was.
         repository: PathBuf,
         /// What is there now.
         lost: Lost,
         /// What it keeps and where, in words.
         work: String,
     },
-    /// Of sandboxes whose repositories are gone.
+    /// Several sandboxes, whose repositories are gone, have this name.
     #[error("{} sandboxes are called `{name}`", ids.len())]
     Ambiguous {
         /// Their name.
@@ -195,7 +195,7 @@ pub enum ManageError {
         /// What the provider said.
         source: SandboxError,
     },
-    /// Git wants `user.name` and `user.email`.
+    /// Git has no `user.name` and `user.email` for a merge commit.
     #[error("no author is known for a merge commit")]
     NoIdentity,
     /// The worktree could not be made or removed.
@@ -269,7 +269,7 @@ fn no_branch(name: &str, branch: &str, running: bool, beside: &[String]) -> Stri
 /// What is where a sandbox's repository was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lost {
-    /// Nothing.
+    /// Nothing is there.
     Gone,
     /// One without this commit, from which the agent started.
     Other(Oid),

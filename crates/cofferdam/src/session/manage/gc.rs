@@ -62,9 +62,9 @@ pub struct Recovered {
     pub repository: PathBuf,
     /// The branch that it worked on.
     pub branch: String,
-    /// How many came home.
+    /// How many commits came home.
     pub commits: usize,
-    /// Where they are now.
+    /// Where the commits are now.
     pub landing: Landing,
     /// Where the agent started.
     pub base: Oid,

@@ -20,10 +20,10 @@ pub enum PlanError {
     /// A volume cannot be given.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// Nothing is merged into a commit that no branch names.
+    /// HEAD is detached; nothing is merged into a commit that no branch names.
     #[error("HEAD is detached: there is no branch to merge into")]
     DetachedTarget,
-    /// There is nothing to copy into.
+    /// With the head strategy there is no worktree to copy into.
     #[error("`--copy` needs a worktree, and the head strategy works in the checkout itself")]
     CopyWithHead,
     /// A path below the top: the sandbox would have none, or an older one.
@@ -37,43 +37,43 @@ pub enum PlanError {
     /// Such a hook runs before there is a sandbox.
     #[error("a hook on the host needs the files in a directory, and with layers they are in none")]
     LayerHook,
-    /// They were asked for by name.
+    /// Layers were asked for by name, and are not possible here.
     #[error("layers are not possible here: {why}")]
     NoLayers {
         /// What is lacking, as a sentence fragment.
         why: String,
     },
-    /// A path of `hide` in the configuration.
+    /// A path of `hide` in the configuration cannot be hidden.
     #[error("{} cannot be hidden: {why}", path.display())]
     Hide {
         /// Below the top.
         path: PathBuf,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: &'static str,
     },
-    /// A path of `protect` in the configuration.
+    /// A path of `protect` in the configuration cannot be protected.
     #[error("{} cannot be protected: {why}", path.display())]
     Protect {
         /// Below the top.
         path: PathBuf,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: &'static str,
     },
-    /// Of the user's file or the repository's.
+    /// The user's `config.yaml` or the repository's cannot be used.
     #[error("{problem}; it may say how sandboxes are bounded")]
     Unread {
         /// What is wrong with it, as a sentence.
         problem: String,
     },
-    /// Git has a branch in one working tree only.
+    /// The branch is checked out, and git has a branch in one working tree only.
     #[error("branch `{branch}` is checked out in {}", at.display())]
     CheckedOut {
         /// Its short name.
         branch: BranchName,
-        /// That working tree.
+        /// The working tree that has it.
         at: PathBuf,
     },
-    /// Where the branch was to begin.
+    /// What the branch was to begin at names no commit.
     #[error("`{0}` does not name a commit")]
     UnknownBase(String),
     /// Word for word as the requirements have it (S4-E1).
@@ -92,16 +92,16 @@ pub enum PlanError {
         "the prompt's template runs commands, and without a sandbox there is no place for them"
     )]
     ExpressionsOnHost,
-    /// It is blank.
+    /// The prompt is blank.
     #[error("the prompt is empty")]
     EmptyPrompt,
     /// Its terminal interface does not take what it is to begin with.
     #[error(transparent)]
     Request(AgentError),
-    /// It is never overwritten.
+    /// The name of its temporary branch is taken; no branch is overwritten.
     #[error("branch `{0}` exists already, and it would be this sandbox's temporary branch")]
     BranchTaken(BranchName),
-    /// Nothing is made over it.
+    /// Somebody else made the branch meanwhile; nothing is made over it.
     #[error("branch `{0}` was made by someone else while this sandbox was")]
     BranchMade(BranchName),
     /// Git would refuse it, for a branch that is there.
@@ -115,10 +115,10 @@ pub enum PlanError {
     /// The `.git` of the checkout, which an agent could lead elsewhere.
     #[error("{} is a symlink: the head strategy cannot cover it", .0.display())]
     GitSymlink(PathBuf),
-    /// What is in a repository is anybody's, who commits there.
+    /// Cofferdam's own directory is the repository's own place for settings, where whoever commits decides what is in it.
     #[error("Cofferdam's own directory {} is the one for settings in this repository", .0.display())]
     SharedHome(PathBuf),
-    /// A sandbox would see others of its kind.
+    /// Cofferdam's own directory is in the workspace: a sandbox would see other sandboxes.
     #[error("{} is not given to a sandbox: Cofferdam's own directory {} is in it", directory.display(), home.display())]
     ShowsHome {
         /// What was to be the workspace.
@@ -126,7 +126,7 @@ pub enum PlanError {
         /// Cofferdam's own directory.
         home: PathBuf,
     },
-    /// An agent would write where Cofferdam keeps its records.
+    /// The workspace is in Cofferdam's own directory: an agent would write where Cofferdam keeps its records.
     #[error("{} is not given to a sandbox: it is in Cofferdam's own directory {}", directory.display(), home.display())]
     InHome {
         /// What was to be the workspace.
@@ -134,37 +134,37 @@ pub enum PlanError {
         /// Cofferdam's own directory.
         home: PathBuf,
     },
-    /// It is too much of the machine.
+    /// The directory is too much of the machine.
     #[error("{} is not given to a sandbox: {why}", directory.display())]
     RefusedWorkspace {
         /// What was to be the workspace.
         directory: PathBuf,
-        /// A sentence fragment.
+        /// Why, as a sentence fragment.
         why: &'static str,
     },
-    /// Each would need a mount over it.
+    /// There are too many sockets, pipes or devices: each would need a mount over it.
     #[error("there are {count} sockets, pipes or devices of other programs in the workspace: {}{}", paths(some), if *count > some.len() { " …" } else { "" })]
     ManySockets {
-        /// How many.
+        /// How many there are.
         count: usize,
-        /// Some of them.
+        /// Paths of some of them.
         some: Vec<PathBuf>,
     },
-    /// Each would need a mount over it.
+    /// There are too many such files: each would need a mount over it.
     #[error("{count} files of the workspace have names outside of it, or run with rights of their owner's, and lie too far apart to be made read-only: {}{}", paths(some), if *count > some.len() { " …" } else { "" })]
     ManyLinks {
-        /// How many.
+        /// How many there are.
         count: usize,
-        /// Some of them.
+        /// Paths of some of them.
         some: Vec<PathBuf>,
     },
-    /// What was asked for beside its files.
+    /// A mount that was asked for cannot be given.
     #[error(transparent)]
     Mount(#[from] ExtraMountError),
-    /// What was asked for of this machine's ports.
+    /// A port that was asked for cannot be published.
     #[error(transparent)]
     Ports(#[from] PortsError),
-    /// A signal has a text.
+    /// It is empty.
     #[error("an empty completion signal would match everything")]
     EmptySignal,
     /// Without its model the agent does nothing.
@@ -195,16 +195,16 @@ pub enum PlanError {
         /// The rule that opens it.
         opens: String,
     },
-    /// The agent would say so much later.
+    /// Refused now; the agent would fail on it later.
     #[error("`{variable}` is no http or https address of a model")]
     ModelAddress {
         /// The variable of the agent's.
         variable: &'static str,
     },
-    /// It was asked before it was started.
+    /// Neither a variable nor a login file lets it in.
     #[error("{agent} has neither a key nor a login: its model would not answer it")]
     NoAccess {
-        /// Its name.
+        /// The agent's name.
         agent: String,
         /// The variables each of which is enough.
         keys: &'static [&'static str],
@@ -218,7 +218,7 @@ pub enum PlanError {
         "{agent} has no key: `.cofferdam/.env` sets {variable}, and no key is taken from it, because {why}"
     )]
     KeyWithheld {
-        /// Its name.
+        /// The agent's name.
         agent: String,
         /// The variable of the key.
         variable: String,

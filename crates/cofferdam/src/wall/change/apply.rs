@@ -51,7 +51,7 @@ pub struct Reached {
 pub enum Effect {
     /// Its rules are what the files say; so many open connections were ended by that.
     InForce {
-        /// How many.
+        /// How many connections.
         closed: u64,
     },
     /// It is stopped or just starting, or its supervisor is: who registers it reads the rules then.

@@ -7,7 +7,7 @@ use super::loaded::Loaded;
 /// A rule that cannot be added.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// The gateway carries TCP alone.
+    /// The rule is for UDP, and the gateway carries TCP alone.
     #[error("rule `{0}`: udp is not carried yet")]
     Udp(Box<Rule>),
     /// It can be meant, for names that lead there, and the config may say so; who writes it in passing means

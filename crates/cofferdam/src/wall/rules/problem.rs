@@ -49,10 +49,10 @@ pub enum Problem {
     MoreLines {
         /// The file.
         path: PathBuf,
-        /// How many.
+        /// How many lines.
         count: usize,
     },
-    /// The gateway carries TCP alone.
+    /// The rule is for UDP, and the gateway carries TCP alone.
     #[error("rule `{rule}` ({}): udp is not carried yet", rule.origin())]
     Udp {
         /// As it was written.
@@ -61,7 +61,7 @@ pub enum Problem {
     /// Two rules say the opposite of one another.
     #[error("{0}; until then neither is in force")]
     Contradiction(#[from] PolicyError),
-    /// More than are told one by one.
+    /// There are more contradictions than are told one by one.
     #[error("too many rules contradict each other, and none of those is in force")]
     Contradictions,
     /// Cofferdam's own list is damaged.
@@ -72,7 +72,7 @@ pub enum Problem {
 /// Why a line of a file is no rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// Some byte of it is not.
+    /// The line is not UTF-8 text.
     #[error("it is not UTF-8 text")]
     NotUtf8,
     /// Its words say no rule.

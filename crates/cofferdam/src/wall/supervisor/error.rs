@@ -17,13 +17,13 @@ pub enum SupervisorError {
     /// Another process holds the sandbox's lock: it keeps the place, or is about to.
     #[error("another process keeps the sandbox's place")]
     Taken,
-    /// It did not get as far as saying so.
+    /// It could not be started, or ended before it said that it serves.
     #[error("cannot start the sandbox's supervisor: {0}")]
     Start(String),
     /// It ended, or never was.
     #[error("nobody keeps the sandbox's place")]
     NotRunning,
-    /// In seconds.
+    /// It did not answer within this many seconds.
     #[error("the sandbox's supervisor did not answer within {0} s")]
     Silent(u64),
     /// Nobody keeps the place any more.
@@ -34,7 +34,7 @@ pub enum SupervisorError {
         "the sandbox's supervisor is of another version of cofferdam (it speaks {0}, this one {PROTOCOL})"
     )]
     OtherVersion(u32),
-    /// A sentence fragment.
+    /// It cannot do that; here is why, as a sentence fragment.
     #[error("the sandbox's supervisor cannot do that: {0}")]
     Refused(String),
     /// What listens there belongs to the user with this id.
@@ -43,7 +43,7 @@ pub enum SupervisorError {
     /// It is another version, or not a supervisor.
     #[error("the sandbox's supervisor broke the protocol: {0}")]
     Protocol(String),
-    /// In the system's words.
+    /// Contact with it was lost; here are the system's words.
     #[error("lost contact with the sandbox's supervisor: {0}")]
     Io(#[from] io::Error),
 }
