@@ -2,12 +2,13 @@
 //! as that does, and says what it is told to.
 
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cofferdam::agent::{self, AgentOptions};
 use cofferdam::runs::{self, Status};
 use cofferdam::session::{
-    AgentFailure, Budget, ConversationError, Output, PromptSource, Resume, RunErrorKind, Spent,
+    AgentFailure, Budget, ConversationError, EventSink, Output, PromptSource, Resume, RunErrorKind,
+    Spent,
 };
 use cofferdam::{RunError, RunOptions, RunReport};
 
@@ -307,4 +308,59 @@ fn a_limit_of_the_models_is_told_or_waited_for() {
         matches!(failed, AgentFailure::Quota { until: None, .. }),
         "{failed}"
     );
+}
+
+/// A limit of the model's that is over: that is waited for five seconds, because clocks differ.
+fn over() -> String {
+    let second = jiff::Timestamp::now().as_second() - 100;
+    format!("!Claude AI usage limit reached|{second}")
+}
+
+#[test]
+fn who_waits_for_a_limit_is_cancelled_at_once() {
+    let until = jiff::Timestamp::now().as_second() + 100;
+    let limit = format!("!Claude AI usage limit reached|{until}");
+    let (env, mut options) = world(&[&limit, "second"]);
+    options.task.wait_for_quota = Some(Duration::from_hours(6));
+    let cancel = options.caller.cancel.clone();
+    options.caller.events = EventSink::new(move |event| {
+        if format!("{event:?}").contains("it goes on in") {
+            cancel.cancel();
+        }
+    });
+    let began = Instant::now();
+    let error = whole(&env, options, MAIN).unwrap_err();
+    let took = began.elapsed();
+    assert!(matches!(error.kind, RunErrorKind::Cancelled), "{error}");
+    assert!(took < Duration::from_secs(60), "{took:?}");
+    assert_eq!(error.kept.iterations.len(), 1);
+    assert_eq!(error.kept.commits.len(), 1);
+}
+
+/// The wait alone is as long as the run may take.
+#[test]
+fn a_wait_for_a_limit_counts_for_no_bound() {
+    let (env, mut options) = world(&[&over(), "second"]);
+    options.task.wait_for_quota = Some(Duration::from_secs(60));
+    options.task.budget.time = Some(Duration::from_secs(5));
+    let report = whole(&env, options, MAIN).unwrap();
+    assert_eq!(result(&report), "second");
+    assert_eq!(env.said().matches("it goes on in").count(), 1);
+}
+
+/// Each wait is short enough, and both are too long.
+#[test]
+fn waits_for_limits_are_bounded_together() {
+    let (env, mut options) = world(&[&over(), &over(), "third"]);
+    options.task.wait_for_quota = Some(Duration::from_secs(9));
+    let (error, failed) = failure(whole(&env, options, MAIN));
+    assert!(matches!(failed, AgentFailure::Quota { .. }), "{failed}");
+    assert_eq!(error.kept.iterations.len(), 2);
+    assert_eq!(env.said().matches("it goes on in").count(), 1);
+    // The control: they may take as long as both.
+    let (env, mut options) = world(&[&over(), &over(), "third"]);
+    options.task.wait_for_quota = Some(Duration::from_secs(10));
+    let report = whole(&env, options, MAIN).unwrap();
+    assert_eq!(result(&report), "third");
+    assert_eq!(report.iterations.len(), 3);
 }
