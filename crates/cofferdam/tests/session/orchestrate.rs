@@ -238,6 +238,27 @@ fn an_answer_that_does_not_fit_is_asked_for_again() {
     assert!(error.contains("there is no <plan>"), "{error}");
 }
 
+/// Once and twice more, where its conversation can go on; where it cannot that is said.
+#[test]
+fn who_cannot_be_asked_again_says_so() {
+    let says = "it was not asked again, because it has no conversation that can go on";
+    for (retries, starts) in [(2, 3), (1, 2), (0, 1)] {
+        let wanted = || Output::json("plan").unwrap().with_retries(retries);
+        let (env, mut options) = world(&["<plan>x</plan>"; 4]);
+        options.task.output = Some(wanted());
+        let error = whole(&env, options, MAIN).unwrap_err();
+        assert_eq!(error.kept.iterations.len(), starts, "{error}");
+        assert!(!error.to_string().contains(says), "{error}");
+
+        let env = Env::new();
+        let mut options = env.script(HEAD, "echo '<plan>x</plan>'");
+        options.task.output = Some(wanted());
+        let error = whole(&env, options, MAIN).unwrap_err();
+        assert_eq!(error.kept.iterations.len(), 1, "{error}");
+        assert_eq!(error.to_string().contains(says), retries > 0, "{error}");
+    }
+}
+
 /// The agent is ended, and what it committed is home.
 #[test]
 fn what_passes_its_budget_ends() {
