@@ -79,6 +79,7 @@ fn check(program: Program, leave: &str, options: &[&str]) {
     let script = [
         Turn::shell("git commit -q --allow-empty -m 'made at the terminal' && echo made"),
         Turn::say("It is done."),
+        Turn::say("Nothing but a commit.\n<promise>COMPLETE</promise>"),
     ];
     let world = World::new(program, script).with_engines();
     let prompt = ["--prompt", "Commit something."];
@@ -108,7 +109,21 @@ fn check(program: Program, leave: &str, options: &[&str]) {
         .cofferdam(&["runs", "show", "one", "--json"])
         .expect_code(0);
     let kept: serde_json::Value = serde_json::from_str(&runs.stdout).unwrap();
-    assert!(kept["iterations"][0]["session"].is_string(), "{kept}");
+    let first = &kept["iterations"][0];
+    assert!(first["session"].is_string(), "{kept}");
+    assert!(first["kept"].as_u64().unwrap() > 0, "{kept}");
+    goes_on(&world, kept["id"].as_str().unwrap());
+}
+
+/// What was said at the terminal is heard in another sandbox, where nobody is.
+fn goes_on(world: &World, run: &str) {
+    world
+        .go_on(run, &["--prompt", "What was the word?"])
+        .expect_code(0);
+    let heard = world.seen().work().last().unwrap().body.to_string();
+    for said in ["Commit something.", "What was the word?"] {
+        assert!(heard.contains(said), "{said}: {heard}");
+    }
 }
 
 #[test]

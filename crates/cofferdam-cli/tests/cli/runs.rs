@@ -408,6 +408,33 @@ fn tokens_are_bounded_in_every_way() {
     }
 }
 
+/// A plan's bounds are those of each run: of every task, and of every review.
+#[test]
+fn each_run_of_a_plan_has_the_whole_budget() {
+    let used = r#"{"type":"result","subtype":"success","is_error":false,"result":"","total_cost_usd":0.75,"usage":{"input_tokens":700,"output_tokens":50},"session_id":"s"}"#;
+    for (tokens, cost, code) in [("750", "0.75", 0), ("749", "0.75", 1), ("750", "0.74", 1)] {
+        let user = Claude::that_does(&format!(
+            "git commit -q --allow-empty -m \"$(cat /tmp/prompt)\"; echo '{used}'; result false done"
+        ));
+        let tasks = "tasks: [{name: one, prompt: work, review: {prompt: look}}, {name: two, prompt: work}]\n";
+        user.0.write("plan.yaml", tasks);
+        let words = ["run", "--plan", "plan.yaml", "--network", "open"];
+        let agent = ["--agent", "claude-code"];
+        let bounds = ["--max-tokens", tokens, "--max-cost", cost];
+        let done = user.does(&[&words[..], &agent, &bounds].concat());
+        let done = done.expect_code(code);
+        let runs = listed(&user.0).as_array().unwrap().len();
+        // The control: one alone is over less, and its task fails before its review.
+        let (reviewed, all) = if code == 0 {
+            ("look\nwork\nstart", 3)
+        } else {
+            ("work\nstart", 2)
+        };
+        let subjects = user.0.git(&["log", "--format=%s", "cofferdam/one"]);
+        assert_eq!((subjects.as_str(), runs), (reviewed, all), "{done}");
+    }
+}
+
 /// The model says until when: then its agent goes on in the same conversation.
 #[test]
 fn a_limit_is_waited_for() {

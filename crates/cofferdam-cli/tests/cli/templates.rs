@@ -441,6 +441,80 @@ fn a_planner_that_died_goes_on_with_what_is_finished() {
     environment.expect_clean();
 }
 
+/// A `cofferdam` that does this and nothing else, before the other one on a `PATH`, and a line's end with it.
+fn with_instead(environment: &TestEnvironment, script: &str, line: &str) -> Done {
+    environment.write(
+        "../home/instead/cofferdam",
+        &format!("#!/bin/sh\n{script}\n"),
+    );
+    typed(environment, "chmod +x ~/instead/cofferdam").expect_code(0);
+    environment.shell(&format!("PATH=~/instead:$PATH; {line}"))
+}
+
+/// Who has more than ten items is told that there may be more.
+#[test]
+fn ten_items_are_all_that_one_command_does() {
+    let environment = world(&[]);
+    init(&environment, "sequential-reviewer", "custom", "command");
+    let script = "case $1 in
+        run) [ \"$(git rev-list --count HEAD)\" = \"$LAST\" ] ||
+            git update-ref refs/heads/cofferdam/item \"$(git commit-tree -p HEAD -m item 'HEAD^{tree}')\" ;;
+        merge) git merge -q --ff-only cofferdam/item ;;
+    esac";
+    let before = environment.git(&["rev-list", "--count", "HEAD"]);
+    let before: usize = before.parse().unwrap();
+    let line = |last: usize| {
+        format!("export LAST={last}; sh .cofferdam/prompts/sequential-reviewer/run.sh")
+    };
+    let done = with_instead(&environment, script, &line(before + 12)).expect_code(0);
+    let says = "ten items are done: the same command goes on with more\n";
+    assert_eq!(done.stdout, says, "{done}");
+    let count = || environment.git(&["rev-list", "--count", "HEAD"]);
+    assert_eq!(count(), (before + 10).to_string());
+    let done = with_instead(&environment, script, &line(before + 12)).expect_code(0);
+    assert_eq!(done.stdout, "nothing is left to do\n", "{done}");
+    assert_eq!(count(), (before + 12).to_string());
+}
+
+/// So many tasks at once are nothing that a planner knows, and an agent's own arguments are its own.
+#[test]
+fn jobs_are_of_a_plans_tasks() {
+    let environment = world(&[]);
+    init(&environment, "parallel-planner", "custom", "command");
+    let script = "echo \"$*\" >> ~/said
+    last=
+    for word; do [ \"$last\" != --output-file ] || echo '{\"tasks\": [{\"name\": \"task-1\"}]}' > \"$word\"; last=$word; done";
+    for (options, jobs, rest) in [
+        ("", "3", ""),
+        (" --jobs 5", "5", ""),
+        (" --jobs=5 --max-cost 2", "5", " --max-cost 2"),
+        (" --max-cost 2 --jobs 5", "5", " --max-cost 2"),
+        (" -- sh -c 'a b' --jobs 5", "3", " -- sh -c a b --jobs 5"),
+    ] {
+        let line = format!("rm -f ~/said; sh .cofferdam/prompts/parallel-planner/run.sh{options}");
+        // Nothing was merged, as nothing was done.
+        with_instead(&environment, script, &line).expect_code(1);
+        let said = typed(&environment, "grep '^run ' ~/said")
+            .expect_code(0)
+            .stdout;
+        let lines: Vec<&str> = said.lines().collect();
+        let [plans, works] = lines[..] else {
+            panic!("{options}: {said}");
+        };
+        let (_, own) = plans.split_once("parallel-planner.json").unwrap();
+        assert_eq!(own, rest, "{options}");
+        let begins = format!("run --plan - --jobs {jobs} --again ");
+        assert!(
+            works.starts_with(&begins) && works.ends_with(rest),
+            "{options}: {works}"
+        );
+        assert_eq!(
+            works.matches("--jobs").count(),
+            plans.matches("--jobs").count() + 1
+        );
+    }
+}
+
 /// All files of a template, by their paths below the repository's top.
 fn written(environment: &TestEnvironment) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();

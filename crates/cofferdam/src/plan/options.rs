@@ -17,7 +17,7 @@ pub struct PlanOptions {
     /// What is to be done.
     pub plan: Plan,
     /// What each run has: sandbox, hooks, limits, network, bounds, and where a task names none the agent and its iterations. Name,
-    /// branch and prompt are always the task's.
+    /// branch and prompt are always the task's. Every task and every review is a run: each has the whole [`crate::session::Budget`].
     pub each: RunOptions,
     /// So many tasks are at work at once. Default 2.
     pub jobs: NonZeroUsize,

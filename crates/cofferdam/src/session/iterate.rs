@@ -419,14 +419,16 @@ impl Iterating<'_> {
         };
         let mut left = output.retries;
         loop {
-            let error = match output.find(going.work.said.text()) {
+            let mut error = match output.find(going.work.said.text()) {
                 Ok(value) => {
                     going.work.output = Some(value);
                     return Ok(());
                 }
                 Err(error) => error,
             };
-            if left == 0 || going.talk.session.is_none() || !self.can_resume(&going.talk) {
+            let can_ask = going.talk.session.is_some() && self.can_resume(&going.talk);
+            if left == 0 || !can_ask {
+                error.unasked = left > 0;
                 return Err(error.into());
             }
             left -= 1;

@@ -40,7 +40,8 @@ type Check = Arc<dyn Fn(&str) -> Result<Value, String> + Send + Sync>;
 pub struct Output {
     tag: String,
     check: Check,
-    /// So often it is asked again in the same conversation, where its answer is not as it should be. Default 2.
+    /// So often it is asked again in the same conversation, where its answer is not as it should be. Default 2. One that cannot go on with
+    /// a conversation never is, and [`OutputError::unasked`] says so.
     pub retries: u32,
 }
 
@@ -122,12 +123,14 @@ impl Output {
                 tag: self.tag.clone(),
                 why: format!("there is no {open}…{close} in what the agent said"),
                 raw: None,
+                unasked: false,
             });
         };
         (self.check)(unfenced(inner)).map_err(|why| OutputError {
             tag: self.tag.clone(),
             why,
             raw: Some(inner.to_owned()),
+            unasked: false,
         })
     }
 
@@ -144,7 +147,10 @@ impl Output {
 
 /// What an agent gave back is not what it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the agent gave no usable <{tag}>: {why}")]
+#[error(
+    "the agent gave no usable <{tag}>: {why}{end}",
+    end = if *.unasked { "; it was not asked again, because it has no conversation that can go on" } else { "" }
+)]
 pub struct OutputError {
     /// The name between `<` and `>`.
     pub tag: String,
@@ -152,6 +158,8 @@ pub struct OutputError {
     pub why: String,
     /// What was between the last two tags.
     pub raw: Option<String>,
+    /// It was to be asked again and could not be: its program has no conversation that can go on.
+    pub unasked: bool,
 }
 
 /// Without a fence of three backticks around it.

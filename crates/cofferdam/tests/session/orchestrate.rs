@@ -2,12 +2,13 @@
 //! as that does, and says what it is told to.
 
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cofferdam::agent::{self, AgentOptions};
 use cofferdam::runs::{self, Status};
 use cofferdam::session::{
-    AgentFailure, Budget, ConversationError, Output, PromptSource, Resume, RunErrorKind, Spent,
+    AgentFailure, Budget, ConversationError, EventSink, Output, PromptSource, Resume, RunErrorKind,
+    Spent,
 };
 use cofferdam::{RunError, RunOptions, RunReport};
 
@@ -237,6 +238,27 @@ fn an_answer_that_does_not_fit_is_asked_for_again() {
     assert!(error.contains("there is no <plan>"), "{error}");
 }
 
+/// Once and twice more, where its conversation can go on; where it cannot that is said.
+#[test]
+fn who_cannot_be_asked_again_says_so() {
+    let says = "it was not asked again, because it has no conversation that can go on";
+    for (retries, starts) in [(2, 3), (1, 2), (0, 1)] {
+        let wanted = || Output::json("plan").unwrap().with_retries(retries);
+        let (env, mut options) = world(&["<plan>x</plan>"; 4]);
+        options.task.output = Some(wanted());
+        let error = whole(&env, options, MAIN).unwrap_err();
+        assert_eq!(error.kept.iterations.len(), starts, "{error}");
+        assert!(!error.to_string().contains(says), "{error}");
+
+        let env = Env::new();
+        let mut options = env.script(HEAD, "echo '<plan>x</plan>'");
+        options.task.output = Some(wanted());
+        let error = whole(&env, options, MAIN).unwrap_err();
+        assert_eq!(error.kept.iterations.len(), 1, "{error}");
+        assert_eq!(error.to_string().contains(says), retries > 0, "{error}");
+    }
+}
+
 /// The agent is ended, and what it committed is home.
 #[test]
 fn what_passes_its_budget_ends() {
@@ -307,4 +329,59 @@ fn a_limit_of_the_models_is_told_or_waited_for() {
         matches!(failed, AgentFailure::Quota { until: None, .. }),
         "{failed}"
     );
+}
+
+/// A limit of the model's that is over: that is waited for five seconds, because clocks differ.
+fn over() -> String {
+    let second = jiff::Timestamp::now().as_second() - 100;
+    format!("!Claude AI usage limit reached|{second}")
+}
+
+#[test]
+fn who_waits_for_a_limit_is_cancelled_at_once() {
+    let until = jiff::Timestamp::now().as_second() + 100;
+    let limit = format!("!Claude AI usage limit reached|{until}");
+    let (env, mut options) = world(&[&limit, "second"]);
+    options.task.wait_for_quota = Some(Duration::from_hours(6));
+    let cancel = options.caller.cancel.clone();
+    options.caller.events = EventSink::new(move |event| {
+        if format!("{event:?}").contains("it goes on in") {
+            cancel.cancel();
+        }
+    });
+    let began = Instant::now();
+    let error = whole(&env, options, MAIN).unwrap_err();
+    let took = began.elapsed();
+    assert!(matches!(error.kind, RunErrorKind::Cancelled), "{error}");
+    assert!(took < Duration::from_secs(60), "{took:?}");
+    assert_eq!(error.kept.iterations.len(), 1);
+    assert_eq!(error.kept.commits.len(), 1);
+}
+
+/// The wait alone is as long as the run may take.
+#[test]
+fn a_wait_for_a_limit_counts_for_no_bound() {
+    let (env, mut options) = world(&[&over(), "second"]);
+    options.task.wait_for_quota = Some(Duration::from_secs(60));
+    options.task.budget.time = Some(Duration::from_secs(5));
+    let report = whole(&env, options, MAIN).unwrap();
+    assert_eq!(result(&report), "second");
+    assert_eq!(env.said().matches("it goes on in").count(), 1);
+}
+
+/// Each wait is short enough, and both are too long.
+#[test]
+fn waits_for_limits_are_bounded_together() {
+    let (env, mut options) = world(&[&over(), &over(), "third"]);
+    options.task.wait_for_quota = Some(Duration::from_secs(9));
+    let (error, failed) = failure(whole(&env, options, MAIN));
+    assert!(matches!(failed, AgentFailure::Quota { .. }), "{failed}");
+    assert_eq!(error.kept.iterations.len(), 2);
+    assert_eq!(env.said().matches("it goes on in").count(), 1);
+    // The control: they may take as long as both.
+    let (env, mut options) = world(&[&over(), &over(), "third"]);
+    options.task.wait_for_quota = Some(Duration::from_secs(10));
+    let report = whole(&env, options, MAIN).unwrap();
+    assert_eq!(result(&report), "third");
+    assert_eq!(report.iterations.len(), 3);
 }

@@ -1,13 +1,26 @@
 #!/bin/sh
 # An agent plans: which items of the backlog can be worked on at the same time. Its tasks run side by side, and what is finished is
 # merged into the branch that is checked out; then it plans again, until nothing is left, at most ten times. Arguments go to each
-# `cofferdam run`. After a failure, Ctrl-C or the death of the machine the same command goes on where it was.
+# `cofferdam run`, and `--jobs` to those of tasks. After a failure, Ctrl-C or the death of the machine the same command goes on where it was.
 set -eu
 cd "$(dirname "$0")"
 logs=../../logs
 mkdir -p "$logs"
 plan=$logs/{{NAME}}.json
 table=$logs/{{NAME}}.table
+
+# How many tasks run side by side; a planner is alone.
+jobs=3 before=
+for word; do
+    shift
+    case $before:$word in
+        --jobs:*) jobs=$word before= ;;
+        :--jobs) before=--jobs ;;
+        :--jobs=*) jobs=${word#*=} ;;
+        :--) before=-- && set -- "$@" -- ;;
+        *) set -- "$@" "$word" ;;
+    esac
+done
 
 # Git knows what is not merged yet, whenever and by whomever it was made.
 unmerged() {
@@ -53,7 +66,7 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     fi
     before=$(git rev-parse HEAD)
     ended=0
-    cofferdam run --plan - --jobs 3 $again {{RUN}} "$@" <"$plan" >"$table" || ended=$?
+    cofferdam run --plan - --jobs "$jobs" $again {{RUN}} "$@" <"$plan" >"$table" || ended=$?
     cat "$table"
     merge
     # The plan stays where its tasks have not ended well, and so does what they have done.

@@ -24,3 +24,4 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     cofferdam gc || true
     git branch -q -d cofferdam/item
 done
+echo 'ten items are done: the same command goes on with more'
