@@ -4,7 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use cofferdam_lab::skip;
+use cofferdam_lab::turn::Turn;
+
+use crate::containers::{IMAGE, World, own, worlds};
 use crate::environment::{Done, TestEnvironment};
+use crate::fake_engine::with_engine;
+use crate::images::BASE;
 use crate::lives::Lives;
 
 const TEMPLATES: [&str; 5] = [
@@ -486,6 +492,89 @@ fn a_planner_that_died_goes_on_with_what_is_finished() {
         "done-1.txt\ndone-2.txt"
     );
     environment.expect_clean();
+}
+
+/// Where nothing was built before, and no engine says otherwise.
+#[test]
+fn a_container_needs_the_base_and_then_its_image() {
+    let environment = world(&[]);
+    let nowhere = environment.temporary().join("no-engine");
+    let steps = |backlog: &str| {
+        let mut words = vec!["init", ".", "--template", "simple-loop"];
+        words.extend([
+            "--agent",
+            "codex",
+            "--sandbox",
+            "docker",
+            "--backlog",
+            backlog,
+        ]);
+        let done = with_engine(&environment, "docker", &nowhere, &words).expect_code(0);
+        let lines = next(&done).into_iter();
+        let builds = lines.filter(|line| line.contains("build"));
+        builds.collect::<Vec<_>>()
+    };
+    let base =
+        "cofferdam build-base --sandbox docker   # once, for all repositories; it takes minutes";
+    for backlog in ["github", "beads"] {
+        let image = format!(
+            "cofferdam init . --build --template simple-loop --agent codex --sandbox docker --backlog {backlog}"
+        );
+        assert_eq!(steps(backlog), [base.to_owned(), image]);
+    }
+    // Its Dockerfile is another one by then.
+    let image = "cofferdam build --sandbox docker   # it shows the Dockerfile, and the command that builds just that";
+    assert_eq!(steps("custom"), [base, image]);
+    // Without a container nothing is built.
+    let done = init(&environment, "simple-loop", "github", "codex");
+    let lines = next(&done);
+    assert!(!lines.iter().any(|line| line.contains("build")), "{done}");
+}
+
+/// What is printed, typed, on an image that is called the base.
+#[test]
+fn the_steps_to_a_container_end_with_merged_work() {
+    let _turn = Turn::of_image(BASE).unwrap();
+    if !worlds().iter().any(|world| world.engine == "docker") {
+        return;
+    }
+    if own("docker", &["image", "inspect", BASE]).is_ok() {
+        skip!("docker: the machine has {BASE}");
+        return;
+    }
+    let mut environment = world(&[]);
+    environment.knows_engines();
+    let engine = "docker";
+    let world = World {
+        environment,
+        engine,
+    };
+    let environment = &world.environment;
+    environment.write("mine", "Mine: {{SOURCE_BRANCH}}\n");
+    own(engine, &["tag", IMAGE, BASE]).unwrap();
+    let words = ["init", ".", "--template", "blank", "--agent", "command"];
+    let words = [&words[..], &["--sandbox", engine]].concat();
+    let done = environment.cofferdam(&words).expect_code(0);
+    let lines = next(&done);
+    let builds = |line: &&String| line.contains("build");
+    assert_eq!(lines.iter().filter(builds).count(), 1, "{done}");
+    for line in &lines {
+        let line = line.replace("PROGRAM", "sh ./agent.sh");
+        let line = format!("export EDITOR='cp mine'; {line}");
+        let done = typed(environment, &line).expect_code(0);
+        if line.contains(" --build ") {
+            assert!(done.stdout.starts_with("built: cofferdam-"), "{done}");
+            // It does not send its user in a circle.
+            let again = next(&done);
+            assert_eq!(again.iter().filter(builds).count(), 0, "{done}");
+        }
+    }
+    environment.git(&["show", "HEAD:made"]);
+    environment.cofferdam(&["gc"]).expect_code(0);
+    let removed = environment.cofferdam(&[engine, "remove-image"]);
+    assert!(removed.expect_code(0).stderr.contains("removed"));
+    own(engine, &["rmi", BASE]).unwrap();
+    world.expect_clean();
 }
 
 /// All files of a template, by their paths below the repository's top.
