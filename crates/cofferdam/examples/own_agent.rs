@@ -87,18 +87,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut caller = Caller::new(Home::new(user.join(".cofferdam")));
     caller.environment = std::env::vars_os().collect();
     caller.user_home = Some(user);
-    // Whoever cancels it ends the agent; what that has committed comes home all the same.
-    let (cancel, limit) = (caller.cancel.clone(), Duration::from_mins(10));
-    tokio::spawn(async move {
-        tokio::time::sleep(limit).await;
-        cancel.cancel();
-    });
-    let note = own_agent(caller, repository.as_ref()).await?;
+    let note = own_agent(caller, repository.as_ref(), Duration::from_mins(10)).await?;
     println!("{} words", note.words);
     Ok(())
 }
 
-pub(crate) async fn own_agent(caller: Caller, repository: &Path) -> Result<Note, Box<dyn Error>> {
+/// `limit`: how long all of it may take.
+pub(crate) async fn own_agent(
+    caller: Caller,
+    repository: &Path,
+    limit: Duration,
+) -> Result<Note, Box<dyn Error>> {
     let sandbox = BindMount::or_layers(Native::default(), BranchStrategy::MergeToHead);
     let mut options = RunOptions {
         caller,
@@ -111,7 +110,15 @@ pub(crate) async fn own_agent(caller: Caller, repository: &Path) -> Result<Note,
     options.task.prompt = PromptSource::Inline("Write this down.\n".to_owned());
     options.task.output = Some(Output::of::<Note>("note")?);
 
-    let report = cofferdam::run(options).await?;
+    // Whoever cancels it ends the agent; what that has committed comes home all the same.
+    let cancel = options.caller.cancel.clone();
+    let clock = tokio::spawn(async move {
+        tokio::time::sleep(limit).await;
+        cancel.cancel();
+    });
+    let ended = cofferdam::run(options).await;
+    clock.abort();
+    let report = ended?;
     println!("{}", report.landing);
     Ok(report.output_as().ok_or("it gave nothing back")??)
 }

@@ -4,8 +4,8 @@
 //! The library is silent: it never prints, prompts, or reads `$HOME` or the process environment.
 //! It takes values, returns values and emits typed events ([`session::Event`]).
 //!
-//! Whole programs to begin with are in `examples/`: `run`, `session`, `interactive`, `plan` and `own_agent`. They need no key and no
-//! network: `cargo run --example run -- DIRECTORY`.
+//! Whole programs to begin with are in `examples/`: `run`, `session`, `worktree`, `interactive`, `plan`, `own_agent` and
+//! `own_provider`. They need no key and no network: `cargo run --example run -- DIRECTORY`.
 
 #![warn(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]

@@ -96,6 +96,16 @@ async fn first(environment: &Environment) -> Result<Kind, CliError> {
     })
 }
 
+/// Whether an engine has what the images of repositories are built on. One that does not answer is taken for a new one.
+pub(super) async fn has_base(kind: Kind, environment: &Environment) -> bool {
+    let Ok((_, engine)) = engine(Some(kind), environment).await else {
+        return false;
+    };
+    let base = format!("{BASE_IMAGE}:latest");
+    let asked = tokio::time::timeout(ASKED, Box::pin(engine.image(&base))).await;
+    matches!(asked, Ok(Ok(Some(_))))
+}
+
 /// The repository at a path, or where the command was started.
 pub(super) async fn repository(
     path: Option<&Path>,

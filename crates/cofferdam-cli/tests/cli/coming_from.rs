@@ -9,6 +9,22 @@ fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// What Sandcastle 0.12.0 calls its functions, options, results and errors, as who comes from there knows them.
+const OF_SANDCASTLE: &str = "run interactive createSandbox createWorktree close exec asyncDispose worktreePath onLine docker podman noSandbox vercel \
+     daytona createBindMountSandboxProvider createIsolatedSandboxProvider sandboxHomedir imageName containerUid containerGid \
+     userns selinuxLabel devices groups mounts hostPath sandboxPath readonly cpus network env maxOutputTailChars agent \
+     claudeCode codex pi opencode copilot cursor AgentProvider buildPrintCommand buildInteractiveArgs parseStreamLine \
+     parseSessionUsage model effort variant thinking permissionMode approvalsReviewer captureSessions sessionStorage cwd \
+     prompt promptFile promptArgs maxIterations branchStrategy baseBranch copyToWorktree hooks.host hooks.sandbox \
+     onWorktreeReady onSandboxReady sudo timeoutMs name logging verbose onAgentStreamEvent completionSignal \
+     idleTimeoutSeconds completionTimeoutSeconds resumeSession forkSession signal timeouts copyToWorktreeMs gitSetupMs \
+     commitCollectionMs mergeToHostMs Output.object Output.string maxRetries result.resume result.fork result.iterations \
+     sessionId sessionFilePath usage result.completionSignal result.stdout result.commits result.branch logFilePath \
+     preservedWorktreePath exitCode StructuredOutputError CwdError transferClaudeSession transferCodexSession \
+     encodeProjectPath claudeHostSessionPath claudeSandboxSessionPath findClaudeSessionOnHost findCodexSessionOnHost \
+     --image-name --template --agent --model --sandbox --issue-tracker --create-label --build-image --install-template-deps \
+     --dockerfile --containerfile build-image remove-image";
+
 /// The second cells of the tables.
 fn ours(page: &str) -> Vec<String> {
     let rows = (page.lines()).filter(|line| line.starts_with("| ") && *line != "| there | here |");
@@ -142,6 +158,26 @@ fn a_name_is_looked_for_where_it_is_said_to_be() {
     ] {
         assert!(!is_member(&library, of, name), "{of}::{name}");
     }
+}
+
+#[test]
+fn all_that_sandcastle_has_is_on_the_page() {
+    let page = std::fs::read_to_string(top().join("docs/coming-from.md")).unwrap();
+    let (_, table) = page.split_once("## From Sandcastle\n").unwrap();
+    let (table, _) = table.split_once("\n## ").unwrap();
+    let cells = table.lines().filter_map(|line| line.split(" | ").next());
+    let theirs = cells.collect::<Vec<_>>().join("\n");
+    // `init --model` is `--model` too, and `.exec()` is `exec`.
+    let there: Vec<&str> = spans(&theirs)
+        .into_iter()
+        .flat_map(|span| span.split(' '))
+        .map(|word| word.trim_start_matches('.').trim_end_matches("()"))
+        .collect();
+    let missing: Vec<&str> = OF_SANDCASTLE
+        .split_whitespace()
+        .filter(|name| !there.contains(name))
+        .collect();
+    assert!(missing.is_empty(), "not on the page: {missing:?}");
 }
 
 #[test]

@@ -4,7 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use cofferdam_lab::skip;
+use cofferdam_lab::turn::Turn;
+
+use crate::containers::{IMAGE, World, own, worlds};
 use crate::environment::{Done, TestEnvironment};
+use crate::fake_engine::with_engine;
+use crate::images::BASE;
 use crate::lives::Lives;
 
 const TEMPLATES: [&str; 5] = [
@@ -60,7 +66,12 @@ work() {
     if [ -n "$view" ]; then seen=$(with_id "$view" "$1"); else seen=$prompt; fi
     case $seen in *"body of $1"*) ;; *) echo "what is item $1? $seen"; exit 8 ;; esac
     echo "$1" > "done-$1.txt"; git add "done-$1.txt"; git commit -qm "item $1"
-    with_id "$(after 'Then close [a-z ]*with')" "$1" || exit 7
+    close=$(after 'Then close [a-z ]*with')
+    if [ -n "$close" ]; then
+        with_id "$close" "$1" || exit 7
+    else
+        said | grep -q 'Leave the item open' || exit 6
+    fi
     case $prompt in *'commit what that changes in `.beads`'*) git commit -qm "$1 is closed" -- .beads ;; esac
 }
 case $prompt in
@@ -329,20 +340,27 @@ fn issues_of_github_are_worked_on_and_closed() {
     }
 }
 
-/// What `bd close` changes is in the repository, so that only a commit brings it home.
+/// Two open items of Beads, in lines side by side.
+fn world_of_beads() -> TestEnvironment {
+    let environment = world_of(READER, &[]);
+    has(&environment, "bd", BD);
+    let items = ["bd-1", "bd-2"].map(|id| {
+        format!(
+            r#"{{"id":"{id}","title":"Title {id}","description":"The body of {id}.","status":"open","priority":2}}"#
+        )
+    });
+    environment.write(".beads/issues.jsonl", &format!("{}\n", items.join("\n")));
+    environment.git(&["add", ".beads"]);
+    environment.git(&["commit", "-qm", "items"]);
+    environment
+}
+
+/// What `bd close` changes is in the repository, so that only a commit brings it home. Two branches that did it side by side could not both
+/// be merged.
 #[test]
 fn items_of_beads_are_closed_with_their_work() {
-    for template in ["simple-loop", "sequential-reviewer"] {
-        let environment = world_of(READER, &[]);
-        has(&environment, "bd", BD);
-        let items = ["bd-1", "bd-2"].map(|id| {
-            format!(
-                r#"{{"id":"{id}","title":"Title {id}","description":"The body of {id}.","status":"open","priority":2}}"#
-            )
-        });
-        environment.write(".beads/issues.jsonl", &format!("{}\n", items.join("\n")));
-        environment.git(&["add", ".beads"]);
-        environment.git(&["commit", "-qm", "items"]);
+    for template in TEMPLATES.into_iter().filter(|name| *name != "blank") {
+        let environment = world_of_beads();
         let done = follow_with(&environment, template, "beads", "");
         let found = files(&environment, "done-*");
         assert_eq!(found, "done-bd-1.txt done-bd-2.txt", "{template}: {done}");
@@ -350,8 +368,43 @@ fn items_of_beads_are_closed_with_their_work() {
         let count = left.matches(r#""status":"closed""#).count();
         assert_eq!(count, 2, "{template}: {left}");
         assert_eq!(environment.git(&["status", "--porcelain"]), "");
+        assert_eq!(
+            environment.git(&["branch", "--list", "cofferdam/task-*"]),
+            ""
+        );
         environment.expect_clean();
     }
+}
+
+/// Killed after its merges and before any item was closed. Options of an agent are none of what closes it.
+#[test]
+fn a_planner_that_died_closes_what_is_merged() {
+    let environment = world_of_beads();
+    init(&environment, "parallel-planner", "beads", "command");
+    typed(&environment, "git add .cofferdam && git commit -qm prompts").expect_code(0);
+    environment.write(
+        "../home/dying/cofferdam",
+        "#!/bin/sh\ncase \"$*\" in *--merge-to-head*) kill -9 $PPID; exit 9 ;; esac\nexec ~/bin/cofferdam \"$@\"\n",
+    );
+    typed(&environment, "chmod +x ~/dying/cofferdam").expect_code(0);
+    let line = "sh .cofferdam/prompts/parallel-planner/run.sh --agent command -- sh ./agent.sh";
+    let tools = "PATH=~/.local/bin:$PATH";
+    let died = environment.shell(&format!("{tools}; PATH=~/dying:$PATH; {line}; true"));
+    let merged = environment.git(&["ls-files", "done-*"]);
+    assert_eq!(merged, "done-bd-1.txt\ndone-bd-2.txt", "{died}");
+    let closed = |environment: &TestEnvironment| {
+        let items = environment.read(".beads/issues.jsonl");
+        items.matches(r#""status":"closed""#).count()
+    };
+    assert_eq!(closed(&environment), 0, "{died}");
+    let done = typed(&environment, &format!("{tools}; {line}")).expect_code(0);
+    assert_eq!(closed(&environment), 2, "{done}");
+    for id in ["bd-1", "bd-2"] {
+        let grep = format!("--grep=^item {id}$");
+        let commits = environment.git(&["log", "--format=%s", &grep]);
+        assert_eq!(commits, format!("item {id}"));
+    }
+    environment.expect_clean();
 }
 
 /// The first time one merge is in the way of a file of the user's, and one task fails. Neither is lost, nor done twice.
@@ -513,6 +566,89 @@ fn jobs_are_of_a_plans_tasks() {
             plans.matches("--jobs").count() + 1
         );
     }
+}
+
+/// Where nothing was built before, and no engine says otherwise.
+#[test]
+fn a_container_needs_the_base_and_then_its_image() {
+    let environment = world(&[]);
+    let nowhere = environment.temporary().join("no-engine");
+    let steps = |backlog: &str| {
+        let mut words = vec!["init", ".", "--template", "simple-loop"];
+        words.extend([
+            "--agent",
+            "codex",
+            "--sandbox",
+            "docker",
+            "--backlog",
+            backlog,
+        ]);
+        let done = with_engine(&environment, "docker", &nowhere, &words).expect_code(0);
+        let lines = next(&done).into_iter();
+        let builds = lines.filter(|line| line.contains("build"));
+        builds.collect::<Vec<_>>()
+    };
+    let base =
+        "cofferdam build-base --sandbox docker   # once, for all repositories; it takes minutes";
+    for backlog in ["github", "beads"] {
+        let image = format!(
+            "cofferdam init . --build --template simple-loop --agent codex --sandbox docker --backlog {backlog}"
+        );
+        assert_eq!(steps(backlog), [base.to_owned(), image]);
+    }
+    // Its Dockerfile is another one by then.
+    let image = "cofferdam build --sandbox docker   # it shows the Dockerfile, and the command that builds just that";
+    assert_eq!(steps("custom"), [base, image]);
+    // Without a container nothing is built.
+    let done = init(&environment, "simple-loop", "github", "codex");
+    let lines = next(&done);
+    assert!(!lines.iter().any(|line| line.contains("build")), "{done}");
+}
+
+/// What is printed, typed, on an image that is called the base.
+#[test]
+fn the_steps_to_a_container_end_with_merged_work() {
+    let _turn = Turn::of_image(BASE).unwrap();
+    if !worlds().iter().any(|world| world.engine == "docker") {
+        return;
+    }
+    if own("docker", &["image", "inspect", BASE]).is_ok() {
+        skip!("docker: the machine has {BASE}");
+        return;
+    }
+    let mut environment = world(&[]);
+    environment.knows_engines();
+    let engine = "docker";
+    let world = World {
+        environment,
+        engine,
+    };
+    let environment = &world.environment;
+    environment.write("mine", "Mine: {{SOURCE_BRANCH}}\n");
+    own(engine, &["tag", IMAGE, BASE]).unwrap();
+    let words = ["init", ".", "--template", "blank", "--agent", "command"];
+    let words = [&words[..], &["--sandbox", engine]].concat();
+    let done = environment.cofferdam(&words).expect_code(0);
+    let lines = next(&done);
+    let builds = |line: &&String| line.contains("build");
+    assert_eq!(lines.iter().filter(builds).count(), 1, "{done}");
+    for line in &lines {
+        let line = line.replace("PROGRAM", "sh ./agent.sh");
+        let line = format!("export EDITOR='cp mine'; {line}");
+        let done = typed(environment, &line).expect_code(0);
+        if line.contains(" --build ") {
+            assert!(done.stdout.starts_with("built: cofferdam-"), "{done}");
+            // It does not send its user in a circle.
+            let again = next(&done);
+            assert_eq!(again.iter().filter(builds).count(), 0, "{done}");
+        }
+    }
+    environment.git(&["show", "HEAD:made"]);
+    environment.cofferdam(&["gc"]).expect_code(0);
+    let removed = environment.cofferdam(&[engine, "remove-image"]);
+    assert!(removed.expect_code(0).stderr.contains("removed"));
+    own(engine, &["rmi", BASE]).unwrap();
+    world.expect_clean();
 }
 
 /// All files of a template, by their paths below the repository's top.

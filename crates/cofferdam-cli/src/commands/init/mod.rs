@@ -113,9 +113,17 @@ pub(crate) async fn run(
         };
     match &choices {
         Some(choices) => {
-            let elsewhere = Some(top.as_path()).filter(|top| *top != environment.directory);
+            let state = next::State {
+                changed: wrote,
+                has_base: match choices.sandbox.engine() {
+                    Some(kind) => images::has_base(kind, environment).await,
+                    None => true,
+                },
+                builds,
+                elsewhere: Some(top.as_path()).filter(|top| *top != environment.directory),
+            };
             output::note("next:\n");
-            for line in next::commands(choices, wrote, elsewhere) {
+            for line in next::commands(choices, state) {
                 output::note(&format!("  {line}\n"));
             }
         }

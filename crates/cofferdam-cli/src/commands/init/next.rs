@@ -9,11 +9,24 @@ use super::kinds::{Backlog, FILL_IN, Template};
 use crate::commands::making::ProviderName;
 use crate::ui::shell::shell_word;
 
-/// One in each line. `changed`: there is something to commit; `elsewhere`: the repository's top, where nobody stands there.
-pub(super) fn commands(choices: &Choices, changed: bool, elsewhere: Option<&Path>) -> Vec<String> {
+/// How far things are when the commands are printed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct State<'a> {
+    /// There is something to commit.
+    pub(super) changed: bool,
+    /// The engine has the base of images. Without an engine it does not matter.
+    pub(super) has_base: bool,
+    /// The image is built as soon as they are printed.
+    pub(super) builds: bool,
+    /// The repository's top, where nobody stands there.
+    pub(super) elsewhere: Option<&'a Path>,
+}
+
+/// One in each line.
+pub(super) fn commands(choices: &Choices, state: State<'_>) -> Vec<String> {
     let directory = format!("{DIRECTORY}/prompts/{}", choices.template.name());
     let mut all = Vec::new();
-    if let Some(top) = elsewhere {
+    if let Some(top) = state.elsewhere {
         all.push(format!("cd {}", shell_word(top)));
     }
     if choices.backlog == Some(Backlog::Custom) {
@@ -26,7 +39,7 @@ pub(super) fn commands(choices: &Choices, changed: bool, elsewhere: Option<&Path
             "${{EDITOR:-vi}} {directory}/task.md   # what the agent is to do"
         ));
     }
-    if changed {
+    if state.changed {
         all.push(format!(
             "git add {DIRECTORY} && git commit -m 'prompts for agents' -- {DIRECTORY}"
         ));
@@ -35,16 +48,7 @@ pub(super) fn commands(choices: &Choices, changed: bool, elsewhere: Option<&Path
         all.push("cofferdam approve   # what `gh` needs; it takes your GH_TOKEN".to_owned());
     }
     if choices.sandbox != ProviderName::Native {
-        // What it wrote itself nobody has to read before.
-        let backlog = choices.backlog.map_or_else(String::new, |backlog| {
-            format!(" --backlog {}", backlog.name())
-        });
-        all.push(format!(
-            "cofferdam init . --build --template {} --agent {} --sandbox {}{backlog}",
-            choices.template.name(),
-            choices.agent,
-            choices.sandbox.name(),
-        ));
+        all.extend(builds(choices, state));
     }
     let run = choices.run_options();
     let program = if choices.has_program() {
@@ -77,6 +81,34 @@ pub(super) fn commands(choices: &Choices, changed: bool, elsewhere: Option<&Path
         | Template::ParallelPlannerWithReview => {
             all.push(format!("sh {directory}/run.sh{program}"));
         }
+    }
+    all
+}
+
+/// What makes the image of a container.
+fn builds(choices: &Choices, state: State<'_>) -> Vec<String> {
+    let sandbox = choices.sandbox.name();
+    let mut all = Vec::new();
+    if !state.has_base {
+        all.push(format!(
+            "cofferdam build-base --sandbox {sandbox}   # once, for all repositories; it takes minutes"
+        ));
+    }
+    if choices.backlog == Some(Backlog::Custom) {
+        // By then it is no longer what `init` wrote.
+        all.push(format!(
+            "cofferdam build --sandbox {sandbox}   # it shows the Dockerfile, and the command that builds just that"
+        ));
+    } else if !(state.builds && state.has_base) {
+        // What it wrote itself nobody has to read before.
+        let backlog = choices.backlog.map_or_else(String::new, |backlog| {
+            format!(" --backlog {}", backlog.name())
+        });
+        all.push(format!(
+            "cofferdam init . --build --template {} --agent {} --sandbox {sandbox}{backlog}",
+            choices.template.name(),
+            choices.agent,
+        ));
     }
     all
 }

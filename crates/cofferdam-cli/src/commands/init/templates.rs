@@ -27,11 +27,17 @@ const SEQUENTIAL: Sources =
     sources!("sequential-reviewer": "plan.yaml", "work.md", "review.md", "run.sh");
 const PARALLEL: Sources =
     sources!("parallel-planner": "plan.md", "plan.schema.json", "work.md", "run.sh");
+/// For a backlog that is files of the repository.
+const CLOSING: Sources = sources!("parallel-planner": "closing.sh");
 /// It reviews what one task did, whatever chose the task.
 const REVIEW: Sources = sources!("sequential-reviewer": "review.md");
 
 impl Template {
-    fn sources(self) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    /// `closing`: what closes items once their branch is merged.
+    fn sources(
+        self,
+        closing: Sources,
+    ) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
         let (own, more): (Sources, Sources) = match self {
             Self::Blank => (BLANK, &[]),
             Self::SimpleLoop => (SIMPLE_LOOP, &[]),
@@ -39,7 +45,15 @@ impl Template {
             Self::ParallelPlanner => (PARALLEL, &[]),
             Self::ParallelPlannerWithReview => (PARALLEL, REVIEW),
         };
-        own.iter().chain(more)
+        let closing = if self.is_parallel() { closing } else { &[] };
+        own.iter().chain(more).chain(closing)
+    }
+
+    fn is_parallel(self) -> bool {
+        matches!(
+            self,
+            Self::ParallelPlanner | Self::ParallelPlannerWithReview
+        )
     }
 
     fn with_review(self) -> bool {
@@ -63,9 +77,11 @@ pub(super) fn files(choices: &Choices) -> Vec<TemplateFile> {
         ("VIEW_ITEM", items.view),
         ("VIEW_THIS", items.view_this),
         ("CLOSE_ITEM", items.close),
-        ("CLOSE_THIS", items.close_this),
+        ("CLOSE_TASK", items.close_task),
+        ("CLOSE_MERGED", items.close_merged),
         ("CLOSED", items.closed),
         ("RUN", &run),
+        ("SANDBOX", choices.sandbox.name()),
         ("NAME", choices.template.name()),
         (
             "PLAN_REVIEW",
@@ -82,7 +98,12 @@ pub(super) fn files(choices: &Choices) -> Vec<TemplateFile> {
             text.replace(&format!("{{{{{key}}}}}"), value)
         })
     };
-    let sources = choices.template.sources();
+    let closing = if items.close_merged.is_empty() {
+        &[]
+    } else {
+        CLOSING
+    };
+    let sources = choices.template.sources(closing);
     let files = sources.map(|(name, text)| TemplateFile {
         name,
         text: fill(text),
@@ -97,9 +118,13 @@ struct Commands {
     view: &'static str,
     view_this: &'static str,
     close: &'static str,
-    close_this: &'static str,
     /// What is left to do then, as the end of a sentence.
     closed: &'static str,
+    /// What one of many tasks that work side by side does with its item, a sentence.
+    close_task: &'static str,
+    /// What a script has closed in a sandbox once that item's work is merged: a command of the shell without `'`, whose `$1` is its id. Empty
+    /// where the task closes it.
+    close_merged: &'static str,
 }
 
 impl Backlog {
@@ -111,25 +136,29 @@ impl Backlog {
                 view: "gh issue view ID --json title,body,labels,comments",
                 view_this: "gh issue view {{ID}} --json title,body,labels,comments",
                 close: "gh issue close ID --comment 'what was done'",
-                close_this: "gh issue close {{ID}} --comment 'what was done'",
                 closed: "",
+                close_task: "Then close the item with `gh issue close {{ID}} --comment 'what was done'`.",
+                close_merged: "",
             },
             Self::Beads => Commands {
                 list: "bd ready --json",
                 view: "bd show ID",
                 view_this: "bd show {{ID}}",
                 close: "bd close ID --reason 'what was done'",
-                close_this: "bd close {{ID}} --reason 'what was done'",
                 // What is in no commit does not come home, and keeps the branch from whoever works on it next.
                 closed: ", and commit what that changes in `.beads`",
+                // All items are lines of one file.
+                close_task: "Leave the item open, and `.beads` as it is: what closes items is done when this branch is merged.",
+                close_merged: r#"bd close "$1" --reason merged && git add .beads && { git diff --cached --quiet -- .beads || git commit -qm "close $1" -- .beads; }"#,
             },
             Self::Custom => Commands {
                 list: "echo 'FILL-IN: a command that lists the open items' >&2; exit 1",
                 view: "FILL-IN: a command that shows item ID",
                 view_this: "echo 'FILL-IN: a command that shows item' {{ID}} >&2; exit 1",
                 close: "FILL-IN: a command that closes item ID",
-                close_this: "FILL-IN: a command that closes item {{ID}}",
                 closed: "",
+                close_task: "Then close the item with `FILL-IN: a command that closes item {{ID}}`.",
+                close_merged: "",
             },
         }
     }
@@ -143,7 +172,9 @@ impl Backlog {
                  && rm -rf /var/lib/apt/lists/*; }\n"
             }
             Self::Beads => {
-                "\n# The backlog, Beads:\nUSER root\nRUN npm install --global @beads/bd@1.3.0\n"
+                "\n# The backlog, Beads. What its package runs when it is installed fetches the program from GitHub, which is not open to builds:\n\
+                 # `cofferdam allow github.com release-assets.githubusercontent.com` before the first one, `cofferdam revoke` of both after it.\n\
+                 USER root\nRUN npm install --global @beads/bd@1.3.0\n"
             }
             Self::Custom => {
                 "\n# The backlog. FILL-IN: what installs the program that the prompts call.\n"

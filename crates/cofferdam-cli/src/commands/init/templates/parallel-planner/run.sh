@@ -8,6 +8,11 @@ logs=../../logs
 mkdir -p "$logs"
 plan=$logs/{{NAME}}.json
 table=$logs/{{NAME}}.table
+# What closes items once their branch is merged, where the backlog is files of this repository; elsewhere a task closes its own.
+note_items() { :; }
+note_closing() { :; }
+close_merged() { :; }
+[ ! -e closing.sh ] || . ./closing.sh
 
 # How many tasks run side by side; a planner is alone.
 jobs=3 before=
@@ -34,8 +39,10 @@ merge() {
         if grep -q "^$name " "$table" && ! grep -q "^$name .* cofferdam merge " "$table"; then
             continue
         fi
+        note_closing "$branch"
         cofferdam merge "$name" || echo "$branch is not merged yet" >&2
     done
+    close_merged "$@"
     # The next ones begin with what is merged. git deletes no branch that is not.
     cofferdam gc || true
     for branch in $(git for-each-ref --merged=HEAD --format='%(refname:short)' 'refs/heads/cofferdam/task-*'); do
@@ -53,10 +60,11 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     again=
     if [ ! -s "$plan" ]; then
         : >"$table"
-        merge
+        merge "$@"
         waiting=$(unmerged)
         cofferdam run {{RUN}} --branch "cofferdam/planner-$$" --prompt-file plan.md --arg UNMERGED="${waiting:-none}" \
             --output-tag plan --output-schema plan.schema.json --output-file "$plan" "$@" </dev/null
+        note_items
         again=--again
     fi
     if ! grep -q '"name"' "$plan"; then
@@ -68,7 +76,7 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     ended=0
     cofferdam run --plan - --jobs "$jobs" $again {{RUN}} "$@" <"$plan" >"$table" || ended=$?
     cat "$table"
-    merge
+    merge "$@"
     # The plan stays where its tasks have not ended well, and so does what they have done.
     [ "$ended" = 0 ] || finish 'not all tasks ended well: the same command goes on with them' 1
     rm "$plan"
