@@ -78,8 +78,8 @@ fn check(program: Program, leave: &str, options: &[&str]) {
     let model = program.model().map(|model| ["--model", model]);
     let script = [
         Turn::shell("git commit -q --allow-empty -m 'made at the terminal' && echo made"),
-        Turn::say("It is done."),
-        Turn::say("Nothing but a commit.\n<promise>COMPLETE</promise>"),
+        // Also of whatever more it asks.
+        Turn::say("It is done.\n<promise>COMPLETE</promise>"),
     ];
     let world = World::new(program, script).with_engines();
     let prompt = ["--prompt", "Commit something."];
