@@ -53,6 +53,7 @@ fn takes(root: &Value, schema: &Value, value: &Value) -> bool {
         "oneOf" => parts(wanted) == 1,
         "not" => !inner(wanted, value),
         "enum" => wanted.as_array().unwrap().contains(value),
+        "const" => wanted == value,
         "pattern" => text.is_none_or(|text| matches(wanted, text)),
         "minLength" => text.is_none_or(|text| text.chars().count() >= length(wanted)),
         "minimum" => number.is_none_or(|number| number >= wanted.as_f64().unwrap()),
