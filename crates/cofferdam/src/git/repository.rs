@@ -330,6 +330,17 @@ impl Repository {
             .await?;
         Ok(text(&done.stdout).trim_end().parse().ok())
     }
+
+    /// The commit that HEAD names; nothing before the first one. Unlike [`Self::resolve`], that git cannot say is an error.
+    pub async fn checked_out(&self, cancel: &CancellationToken) -> Result<Option<Oid>, GitError> {
+        let done = self
+            .command()
+            .args(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])
+            .answers(&[1])
+            .run(cancel)
+            .await?;
+        Ok(text(&done.stdout).trim_end().parse().ok())
+    }
 }
 
 /// The address without user and password, query and fragment; of ssh the user stays, which is no secret. `None` for a path.

@@ -256,7 +256,7 @@ fn expect_other(trial: &Trial, done: &Done, subject: &str) {
     assert!(said.contains(&told), "{told}\n{said}");
 }
 
-/// A worktree in which HEAD alone names them stays, as one with uncommitted work does.
+/// What HEAD alone names in a worktree is kept when that goes, as from a sandbox.
 #[test]
 fn commits_on_no_branch_stay_on_the_host() {
     by_entries(&[Entry::OnHost], &[Mode::Bind], |trial| {
@@ -264,10 +264,15 @@ fn commits_on_no_branch_stay_on_the_host() {
         let done = trial.go(trial.options(script));
         expect_good(&done);
         trial.expect_home(&done, &["on"]);
-        assert!(done.uncommitted, "{done:?}");
-        let place = trial.env.repo.join(".cofferdam/worktrees/work");
-        let log = ["-C", place.to_str().unwrap(), "log", "-1", "--format=%s"];
-        assert_eq!(trial.env.git(&log), "far");
+        assert!(!done.uncommitted, "{done:?}");
+        let [beside] = &done.beside[..] else {
+            panic!("{done:?}");
+        };
+        assert_eq!(beside.names, ["a detached HEAD"], "{done:?}");
+        assert_eq!(trial.env.subjects(&beside.at), ["first", "on", "far"]);
+        let told = format!("(a detached HEAD) are kept at {}", beside.at);
+        let said = trial.env.said();
+        assert!(said.contains(&told), "{told}\n{said}");
     });
 }
 

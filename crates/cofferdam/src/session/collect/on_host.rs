@@ -78,12 +78,7 @@ impl Collector<'_> {
             return Ok(None);
         };
         let there = worktree.repository(self.repo)?;
-        // That git cannot say is not that there is none.
-        let asked = there
-            .command()
-            .args(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])
-            .answers(&[1]);
-        let Ok(head) = asked.line(self.cancel).await?.parse() else {
+        let Some(head) = there.checked_out(self.cancel).await? else {
             return Ok(None);
         };
         let is_named = self.repo.is_in_sight(&head, self.cancel).await?;
