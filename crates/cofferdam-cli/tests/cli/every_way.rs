@@ -33,8 +33,8 @@
 mod way;
 
 use self::way::{
-    ALL, ANYWHERE, APART, AT_ONCE, Entry, Files, IN_SANDBOX, OF_RUNS, PRINTING, UNATTENDED, Way,
-    in_modes, in_ways, with_files,
+    ALL, ANYWHERE, APART, Entry, Files, PRINTING, UNATTENDED, Way, at_once, in_modes, in_sandbox,
+    in_ways, of_runs, with_files,
 };
 
 const TEMPLATE: [&str; 4] = ["--prompt-file", "t.md", "--arg", "X=$(y) `z`"];
@@ -50,7 +50,7 @@ fn has_template(entry: &Entry) {
 
 #[test]
 fn a_template_knows_its_branches() {
-    in_ways(&OF_RUNS, |entry| {
+    in_ways(&of_runs(), |entry| {
         has_template(entry);
         entry.run(&[], &TEMPLATE, GOT).expect_code(0);
         assert_eq!(
@@ -65,7 +65,7 @@ fn a_template_knows_its_branches() {
 /// Where its commits are to be merged, the branch that they are made on is still its own.
 #[test]
 fn a_template_knows_what_it_is_merged_into() {
-    in_ways(&AT_ONCE, |entry| {
+    in_ways(&at_once(), |entry| {
         has_template(entry);
         let done = entry.run_on(("box", None), &[], &TEMPLATE, GOT);
         done.expect_code(0);
@@ -149,7 +149,7 @@ fn a_prompt_of_5_mb_arrives_whole() {
 /// It works on without its branch, and on one of its own that goes on from that: it is one history.
 #[test]
 fn commits_beside_the_branch_come_home() {
-    in_modes(&IN_SANDBOX, &ANYWHERE, |entry| {
+    in_modes(&in_sandbox(), &ANYWHERE, |entry| {
         let script = "git commit -q --allow-empty -m on; git checkout -q --detach; \
             git commit -q --allow-empty -m beside; git checkout -q -b other; git commit -q --allow-empty -m far";
         let done = entry.run(&[], &[], script).expect_code(0);
@@ -169,7 +169,7 @@ fn commits_beside_the_branch_come_home() {
 /// What does not go on from the branch is told, and kept.
 #[test]
 fn commits_of_another_history_are_told() {
-    in_modes(&IN_SANDBOX, &ANYWHERE, |entry| {
+    in_modes(&in_sandbox(), &ANYWHERE, |entry| {
         let script = "git checkout -q -b other; git commit -q --allow-empty -m far; \
             git checkout -q work; git commit -q --allow-empty -m on";
         let done = entry.run(&[], &[], script).expect_code(0);
@@ -219,7 +219,7 @@ fn output_that_is_no_text_harms_nothing() {
 /// What it sets for all repositories of its user is its sandbox's alone.
 #[test]
 fn its_settings_of_git_are_its_own() {
-    in_modes(&IN_SANDBOX, &ANYWHERE, |entry| {
+    in_modes(&in_sandbox(), &ANYWHERE, |entry| {
         let script = "git config --global mark.of agent; \
             git commit -q --allow-empty -m \"$(git config --global mark.of)\"";
         entry.run(&[], &[], script).expect_code(0);
@@ -229,7 +229,7 @@ fn its_settings_of_git_are_its_own() {
 
 #[test]
 fn branches_with_names_that_are_nearly_the_same_are_two() {
-    in_ways(&OF_RUNS, |entry| {
+    in_ways(&of_runs(), |entry| {
         entry.lives.git(&["branch", "wor-k"]);
         let script = "git commit -q --allow-empty -m kept";
         entry.run(&[], &[], script).expect_code(0);
@@ -241,7 +241,7 @@ fn branches_with_names_that_are_nearly_the_same_are_two() {
 /// The user and the agent change the same line: nothing of a merge is left in the checkout, and what is said next is the user's own.
 #[test]
 fn a_conflict_leaves_no_half_merge() {
-    in_modes(&AT_ONCE, &APART, |entry| {
+    in_modes(&at_once(), &APART, |entry| {
         let (way, lives) = (entry.way, &entry.lives);
         let top = lives.repository();
         let mine = format!(
@@ -280,7 +280,7 @@ fn a_conflict_leaves_no_half_merge() {
 /// Two branches whose directories would have one name, the second made while the first one's has work in no commit.
 #[test]
 fn branches_that_differ_in_a_separator_are_two() {
-    with_files(&OF_RUNS, Files::Bind, |entry| {
+    with_files(&of_runs(), Files::Bind, |entry| {
         let branches = [("one", "a/b"), ("two", "a-b")];
         for (name, branch) in branches {
             let script = format!(
@@ -301,7 +301,7 @@ fn branches_that_differ_in_a_separator_are_two() {
 
 #[test]
 fn its_branch_begins_where_it_was_told() {
-    in_modes(&AT_ONCE, &APART, |entry| {
+    in_modes(&at_once(), &APART, |entry| {
         entry
             .lives
             .git(&["commit", "-q", "--allow-empty", "-m", "later"]);
@@ -315,7 +315,7 @@ fn its_branch_begins_where_it_was_told() {
 /// The checkout is on no branch: it stays where it is.
 #[test]
 fn a_checkout_on_no_branch_is_one_to_work_beside() {
-    in_ways(&OF_RUNS, |entry| {
+    in_ways(&of_runs(), |entry| {
         entry.lives.git(&["checkout", "-q", "--detach"]);
         let before = entry.lives.git(&["rev-parse", "HEAD"]);
         let script = "git commit -q --allow-empty -m kept";
@@ -334,7 +334,7 @@ fn a_hook_that_fails_ends_it() {
         "--on-host-ready",
         "--on-worktree-ready",
     ] {
-        in_ways(&OF_RUNS, |entry| {
+        in_ways(&of_runs(), |entry| {
             if entry.way == Way::OnHost && hook != "--on-worktree-ready" {
                 return;
             }
@@ -364,7 +364,7 @@ fn what_a_failing_one_leaves_uncommitted_is_there() {
 /// What its user has in no commit is not seen but where that is said, and is theirs afterwards, though it commits files of the same names.
 #[test]
 fn what_its_user_has_in_no_commit_stays_theirs() {
-    in_modes(&OF_RUNS, &APART, |entry| {
+    in_modes(&of_runs(), &APART, |entry| {
         let lives = &entry.lives;
         let files = ["README.md", "copied", "staged"];
         for file in files {

@@ -160,6 +160,7 @@ mod synced_faults;
 mod synced_inputs;
 mod synced_places;
 mod templates;
+mod templates_chosen;
 mod terminal;
 mod told;
 mod tools;

@@ -48,42 +48,26 @@ pub(super) const ALL: [Way; 11] = [
     Way::OnHost,
     Way::Dev,
 ];
-pub(super) const IN_SANDBOX: [Way; 10] = [
-    Way::Run,
-    Way::Kept,
-    Way::In,
-    Way::Continue,
-    Way::ContinueThere,
-    Way::Plan,
-    Way::Interactive,
-    Way::InteractiveKept,
-    Way::InteractiveIn,
-    Way::Dev,
-];
+
+pub(super) fn in_sandbox() -> Vec<Way> {
+    all_but(&[Way::OnHost])
+}
+
 /// Which take what is said of a run: a branch, a prompt, hooks.
-pub(super) const OF_RUNS: [Way; 10] = [
-    Way::Run,
-    Way::Kept,
-    Way::In,
-    Way::Continue,
-    Way::ContinueThere,
-    Way::Plan,
-    Way::Interactive,
-    Way::InteractiveKept,
-    Way::InteractiveIn,
-    Way::OnHost,
-];
+pub(super) fn of_runs() -> Vec<Way> {
+    all_but(&[Way::Dev])
+}
+
 /// In which what it works in is made for this one start.
-pub(super) const AT_ONCE: [Way; 8] = [
-    Way::Run,
-    Way::Kept,
-    Way::In,
-    Way::Plan,
-    Way::Interactive,
-    Way::InteractiveKept,
-    Way::InteractiveIn,
-    Way::OnHost,
-];
+pub(super) fn at_once() -> Vec<Way> {
+    all_but(&[Way::Continue, Way::ContinueThere, Way::Dev])
+}
+
+fn all_but(left_out: &[Way]) -> Vec<Way> {
+    let taken = ALL.into_iter().filter(|way| !left_out.contains(way));
+    taken.collect()
+}
+
 /// In which nobody sits there.
 pub(super) const UNATTENDED: [Way; 6] = [
     Way::Run,
